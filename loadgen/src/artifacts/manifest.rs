@@ -1,0 +1,206 @@
+//! `manifest.json`: what the run was, on which machine, against what, and which files it left.
+//!
+//! Written at the start with everything known then and once more at the end; a run that was
+//! killed keeps the first version. Absolute `_ns` values are CLOCK_MONOTONIC of `host.boot_id`.
+
+use std::path::Path;
+
+use inferscope_shared::clock::MonoNs;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ArmKind, EngineKind, LoadValue};
+
+/// The manifest of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of the artifact schemas.
+    pub schema_version: u32,
+    /// The run.
+    pub run_id: String,
+    /// What is being compared, in the words of whoever runs the comparison.
+    pub candidate_id: Option<String>,
+    /// Start of the run, RFC 3339, for people.
+    pub created_utc: String,
+    /// A signal ended the run early; what was measured until then is here.
+    pub interrupted: bool,
+    /// False until the run's end was reached and written.
+    pub finished: bool,
+    /// The load generator itself.
+    pub loadgen: Loadgen,
+    /// The machine that loadgen ran on.
+    pub host: Host,
+    /// The paths that were measured.
+    pub arms: Vec<ManifestArm>,
+    /// The server behind them.
+    pub engine: ManifestEngine,
+    /// `none` when the configuration says so, else what is known (nothing, in this version).
+    pub gpu: Option<String>,
+    /// Over `config.resolved.yaml`.
+    pub config_sha256: Option<String>,
+    /// Over the arrival times, phases and lengths of the plan: equal seeds give equal hashes.
+    pub schedule_sha256: Option<String>,
+    /// Over all prompts, which are salted per run.
+    pub prompts_sha256: Option<String>,
+    /// Seed of schedule and prompts.
+    pub seed: u64,
+    /// How prompt lengths were fixed.
+    pub calibration: Calibration,
+    /// What happened at each point, in the order in which points ran.
+    pub points: Vec<PointRun>,
+    /// Every file that a run may have.
+    pub artifacts: Vec<Artifact>,
+}
+
+/// The load generator's own identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loadgen {
+    /// Package version.
+    pub version: String,
+    /// Commit it was built from, where the build knew it.
+    pub git: Option<String>,
+}
+
+/// The machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Boot within which monotonic values are comparable.
+    pub boot_id: Option<String>,
+    /// Model name of the processor.
+    pub cpu: Option<String>,
+    /// Cores this process may use.
+    pub cores: Option<u32>,
+    /// Frequency governor of the first core.
+    pub governor: Option<String>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Limits of the control group.
+    pub cgroup: Cgroup,
+    /// Current clock source.
+    pub clock_source: Option<String>,
+}
+
+/// Limits of the control group; null = none known.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// CPU quota in cores.
+    pub cpu_cores: Option<f64>,
+    /// Memory limit.
+    pub memory_bytes: Option<u64>,
+}
+
+/// One measured path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestArm {
+    /// Name as in point ids.
+    pub name: String,
+    /// Base URL, credentials removed.
+    pub url: String,
+    /// Whether a gateway lies in between.
+    pub kind: ArmKind,
+}
+
+/// The server that answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestEngine {
+    /// `fake` results are a chain check, never performance.
+    pub kind: EngineKind,
+    /// Product name, where it says so.
+    pub name: Option<String>,
+    /// Version, where it says so.
+    pub version: Option<String>,
+    /// Model asked for.
+    pub model: Option<String>,
+    /// Flags, where known.
+    pub flags: Vec<String>,
+}
+
+/// How prompt lengths were fixed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// `vllm_tokenize`, `llamacpp_tokenize`, `estimated` or `workload`.
+    pub prompt_tokens: String,
+    /// True when each prompt's length in tokens is exact by the engine's own tokenizer.
+    pub exact: bool,
+    /// Tokens that the chat template adds to a prompt.
+    pub template_tokens: Option<u64>,
+    /// Why not exact.
+    pub note: Option<String>,
+}
+
+/// Why a point stopped issuing requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// All planned requests were issued.
+    Requests,
+    /// The time limit was reached first.
+    Duration,
+    /// A signal.
+    Interrupted,
+    /// The engine no longer accepts connections.
+    EngineGone,
+}
+
+/// What happened at one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PointRun {
+    /// `<arm>.c4`, `<arm>.r10` or `<arm>.replay`.
+    pub point_id: String,
+    /// The arm.
+    pub arm: String,
+    /// Position of its load in the sequence of loads; arms of one block share a schedule.
+    pub block: u32,
+    /// The load.
+    pub load: LoadValue,
+    /// Warm-up arrivals planned.
+    pub warmup: u64,
+    /// Measured arrivals planned; null when only time limits a closed loop.
+    pub planned: Option<u64>,
+    /// Why it stopped issuing; null when the point never ran.
+    pub stop_reason: Option<StopReason>,
+    /// First instant of the point.
+    pub start_ns: Option<MonoNs>,
+    /// Last instant of the point, drain included.
+    pub end_ns: Option<MonoNs>,
+    /// Whether the arm still answered when the point was over.
+    pub alive_after: Option<bool>,
+    /// What the probe behind `alive_after` saw, when it failed.
+    pub alive_error: Option<String>,
+}
+
+/// One file that a run may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Path relative to the results directory (reports: to its reports directory).
+    pub path: String,
+    /// Whether it was written.
+    pub present: bool,
+    /// Why it was not.
+    pub reason: Option<String>,
+    /// Over its bytes; null for the manifest itself and for what analysis rewrites.
+    pub sha256: Option<String>,
+}
+
+impl Manifest {
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no manifest of this version.
+    pub fn read(path: &Path) -> std::io::Result<Self> {
+        let text = std::fs::read(path)?;
+        serde_json::from_slice(&text)
+            .map_err(|e| std::io::Error::new(std::io::ErrorKind::InvalidData, e))
+    }
+
+    /// Writes it beside its final name and renames, so that no reader sees half of one.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub fn write(&self, path: &Path) -> std::io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        let beside = path.with_extension("json.tmp");
+        std::fs::write(&beside, text)?;
+        std::fs::rename(&beside, path)
+    }
+}

@@ -1,0 +1,416 @@
+//! Sends one request and collects bytes and stamps until the answer is over, whatever that takes.
+//!
+//! Here is the measuring loop's whole work per read: copy the piece, note its stamp, look for the
+//! end mark. What the bytes mean is found out later ([`super::fold`]), except that a very long
+//! answer is folded piecewise so that memory stays bounded.
+//!
+//! Nothing can hang: connect, first byte, silence, total time, and the time between the end mark
+//! and the body's end each have a limit. One timer serves them all; it is re-armed when it fires
+//! too early, not on each read.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use inferscope_shared::clock::MonoNs;
+use inferscope_shared::record::request::Connect;
+use inferscope_shared::sse;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep};
+
+use super::connection::{ConnectError, Connection};
+use super::fold::Fold;
+
+/// A body larger than this is folded while it is still coming.
+const FOLD_AHEAD_BYTES: usize = 512 * 1024;
+
+/// Limits of one exchange.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// First write to first byte of the answer.
+    pub first_byte: Duration,
+    /// Silence inside the answer.
+    pub idle: Duration,
+    /// First write to end.
+    pub total: Duration,
+    /// End mark to end of body.
+    pub after_done: Duration,
+}
+
+/// Why requests in flight are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cut {
+    /// They are not.
+    #[default]
+    No,
+    /// The drain budget of a point is used up.
+    RunEnd,
+    /// A signal.
+    Interrupted,
+}
+
+/// How the transport ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// The body ended as its framing promised.
+    Clean,
+    /// The end mark came, the body's end did not within its budget; the connection was closed.
+    AfterDone,
+    /// Something broke, or a limit was reached.
+    Broken {
+        /// The record's `error_kind`.
+        kind: &'static str,
+        /// In words.
+        message: String,
+    },
+    /// Cut by the run itself.
+    Cut(Cut),
+}
+
+/// Bytes up to `end` had arrived with the read at `at`.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    /// The read.
+    pub at: MonoNs,
+    /// End of the piece in [`Exchange::body`].
+    pub end: usize,
+}
+
+/// Everything that one exchange left behind.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The connection's establishment.
+    pub connect: Connect,
+    /// First write call.
+    pub sent_start: Option<MonoNs>,
+    /// Last write completion.
+    pub sent_end: Option<MonoNs>,
+    /// Read that completed the answer's head.
+    pub head: Option<MonoNs>,
+    /// Status of the answer.
+    pub status: Option<u16>,
+    /// Headers of the answer.
+    pub headers: HeaderMap,
+    /// Decoded body that is not folded yet.
+    pub body: Vec<u8>,
+    /// Its pieces.
+    pub marks: Vec<Mark>,
+    /// What was folded ahead.
+    pub fold: Fold,
+    /// End of the exchange.
+    pub end: MonoNs,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+impl Exchange {
+    fn begin(connect: Connect) -> Self {
+        Self {
+            connect,
+            sent_start: None,
+            sent_end: None,
+            head: None,
+            status: None,
+            headers: HeaderMap::new(),
+            body: Vec::new(),
+            marks: Vec::new(),
+            fold: Fold::default(),
+            end: MonoNs(0),
+            ending: Ending::Clean,
+        }
+    }
+
+    /// An exchange that found no connection.
+    #[must_use]
+    pub fn unconnected(start: MonoNs, error: &ConnectError) -> Self {
+        let mut exchange = Self::begin(Connect {
+            start_ns: Some(start),
+            ..Connect::default()
+        });
+        exchange.end = MonoNs::now();
+        exchange.ending = Ending::Broken {
+            kind: error.kind(),
+            message: error.to_string(),
+        };
+        exchange
+    }
+
+    fn piece(&mut self, bytes: &[u8], at: MonoNs, fold_ahead: bool) {
+        self.body.extend_from_slice(bytes);
+        self.marks.push(Mark {
+            at,
+            end: self.body.len(),
+        });
+        if fold_ahead && self.body.len() > FOLD_AHEAD_BYTES {
+            self.fold_pieces();
+        }
+    }
+
+    /// Folds all pieces collected so far.
+    pub fn fold_pieces(&mut self) {
+        let mut from = 0;
+        for mark in self.marks.drain(..) {
+            self.fold.push(&self.body[from..mark.end], mark.at);
+            from = mark.end;
+        }
+        self.body.clear();
+    }
+}
+
+/// Sends `request` over `connection`. Returns what came of it, and the connection if it can
+/// carry another request. With `fold_ahead` a long body is folded as it comes, else it is kept
+/// whole.
+pub async fn run(
+    mut connection: Connection,
+    request: http::Request<Full<Bytes>>,
+    limits: &Limits,
+    fold_ahead: bool,
+    cut: &mut watch::Receiver<Cut>,
+) -> (Exchange, Option<Connection>) {
+    connection.stamps.reset();
+    let mut exchange = Exchange::begin(connection.connect);
+    let mut watchdog = Watchdog::start(limits);
+    let cut = async {
+        match cut.wait_for(|c| *c != Cut::No).await {
+            Ok(cut) => *cut,
+            Err(_) => Cut::RunEnd,
+        }
+    };
+    let mut cut = pin!(cut);
+    let mut driver = Driver::default();
+
+    let result = converse(
+        &mut connection,
+        &mut driver,
+        request,
+        &mut exchange,
+        &mut watchdog,
+        cut.as_mut(),
+        fold_ahead,
+    )
+    .await;
+    exchange.end = MonoNs::now();
+    exchange.sent_start = connection.stamps.first_write();
+    exchange.sent_end = connection.stamps.last_write();
+    let reusable = matches!(result, Ending::Clean) && !driver.ended && is_idle(&mut connection);
+    exchange.ending = result;
+    (exchange, reusable.then_some(connection))
+}
+
+/// Lets the driver settle after the body's end; true when it is ready for another request.
+fn is_idle(connection: &mut Connection) -> bool {
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    Pin::new(&mut connection.driver).poll(&mut cx).is_pending() && connection.sender.is_ready()
+}
+
+async fn converse(
+    connection: &mut Connection,
+    driver: &mut Driver,
+    request: http::Request<Full<Bytes>>,
+    exchange: &mut Exchange,
+    watchdog: &mut Watchdog,
+    mut cut: Pin<&mut impl Future<Output = Cut>>,
+    fold_ahead: bool,
+) -> Ending {
+    let stamps = std::sync::Arc::clone(&connection.stamps);
+    let mut interrupted = |cx: &mut Context<'_>, watchdog: &mut Watchdog, reading: bool| {
+        if let Poll::Ready(why) = cut.as_mut().poll(cx) {
+            return Some(Ending::Cut(why));
+        }
+        let last_read = stamps.last_read();
+        watchdog.poll(cx, if reading { last_read } else { None })
+    };
+
+    let answer = {
+        let mut answer = pin!(connection.sender.send_request(request));
+        poll_fn(|cx| {
+            driver.poll(&mut connection.driver, cx);
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(answer.map_err(|e| broken(&e, driver, "before_response")));
+            }
+            interrupted(cx, watchdog, false).map_or(Poll::Pending, |e| Poll::Ready(Err(e)))
+        })
+        .await
+    };
+    let (head, mut body): (_, Incoming) = match answer {
+        Ok(answer) => answer.into_parts(),
+        Err(ending) => return ending,
+    };
+    let stamps = std::sync::Arc::clone(&connection.stamps);
+    exchange.head = stamps.last_read();
+    exchange.status = Some(head.status.as_u16());
+    exchange.headers = head.headers;
+
+    let mut end_mark = EndMark::default();
+    poll_fn(|cx| {
+        loop {
+            driver.poll(&mut connection.driver, cx);
+            match Pin::new(&mut body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Some(bytes) = frame.data_ref() {
+                        let at = stamps.last_read().unwrap_or_else(MonoNs::now);
+                        exchange.piece(bytes, at, fold_ahead);
+                        if end_mark.seen_in(bytes) {
+                            watchdog.done(at);
+                        }
+                    }
+                }
+                Poll::Ready(Some(Err(e))) => {
+                    return Poll::Ready(if end_mark.seen {
+                        Ending::AfterDone
+                    } else {
+                        broken(&e, driver, "body")
+                    });
+                }
+                Poll::Ready(None) => return Poll::Ready(Ending::Clean),
+                Poll::Pending => {
+                    return interrupted(cx, watchdog, true).map_or(Poll::Pending, Poll::Ready);
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// Polls hyper's connection until it ends, and remembers how.
+#[derive(Default)]
+struct Driver {
+    ended: bool,
+    error: Option<String>,
+}
+
+impl Driver {
+    fn poll(
+        &mut self,
+        connection: &mut (impl Future<Output = Result<(), hyper::Error>> + Unpin),
+        cx: &mut Context<'_>,
+    ) {
+        if self.ended {
+            return;
+        }
+        if let Poll::Ready(end) = Pin::new(connection).poll(cx) {
+            self.ended = true;
+            self.error = end.err().map(|e| explain(&e));
+        }
+    }
+}
+
+/// hyper's message with its cause.
+fn explain(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+fn broken(error: &hyper::Error, driver: &Driver, place: &str) -> Ending {
+    let message = match &driver.error {
+        Some(cause) if !error.is_parse() => cause.clone(),
+        _ => explain(error),
+    };
+    let kind = if error.is_parse() {
+        "malformed_response"
+    } else if place == "before_response" {
+        "closed_before_response"
+    } else if message.contains("reset") {
+        "reset"
+    } else {
+        "truncated"
+    };
+    Ending::Broken { kind, message }
+}
+
+/// Looks for the end mark in the pieces of a body.
+#[derive(Default)]
+struct EndMark {
+    parser: sse::Parser,
+    seen: bool,
+}
+
+impl EndMark {
+    /// True when this piece completes it.
+    fn seen_in(&mut self, bytes: &[u8]) -> bool {
+        if self.seen {
+            return false;
+        }
+        let seen = &mut self.seen;
+        self.parser.push(bytes, &mut |event| {
+            *seen |= event.data.trim_ascii() == b"[DONE]";
+        });
+        self.seen
+    }
+}
+
+/// One timer for all limits of an exchange.
+struct Watchdog {
+    limits: Limits,
+    start: MonoNs,
+    done: Option<MonoNs>,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Watchdog {
+    fn start(limits: &Limits) -> Self {
+        Self {
+            limits: *limits,
+            start: MonoNs::now(),
+            done: None,
+            timer: Box::pin(tokio::time::sleep(
+                limits.first_byte.min(limits.idle).min(limits.total),
+            )),
+        }
+    }
+
+    /// The end mark came.
+    fn done(&mut self, at: MonoNs) {
+        self.done = Some(at);
+        self.timer
+            .as_mut()
+            .reset(Instant::now() + self.limits.after_done);
+    }
+
+    /// The earliest limit and how the exchange ends there.
+    fn due(&self, last_read: Option<MonoNs>) -> (MonoNs, &'static str) {
+        let silence = match (self.done, last_read) {
+            (Some(at), _) => (at.plus(self.limits.after_done), "after_done"),
+            (None, Some(at)) => (at.plus(self.limits.idle), "idle_timeout"),
+            (None, None) => (
+                self.start.plus(self.limits.first_byte),
+                "first_byte_timeout",
+            ),
+        };
+        let total = (self.start.plus(self.limits.total), "total_timeout");
+        if total.0 < silence.0 { total } else { silence }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, last_read: Option<MonoNs>) -> Option<Ending> {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let now = MonoNs::now();
+            let (due, kind) = self.due(last_read);
+            if due > now {
+                let rest = Duration::from_nanos(due.since(now));
+                self.timer.as_mut().reset(Instant::now() + rest);
+                continue;
+            }
+            return Some(if self.done.is_some() {
+                Ending::AfterDone
+            } else {
+                let limit = match kind {
+                    "idle_timeout" => self.limits.idle,
+                    "first_byte_timeout" => self.limits.first_byte,
+                    _ => self.limits.total,
+                };
+                Ending::Broken {
+                    kind,
+                    message: format!("limit of {limit:?} reached"),
+                }
+            });
+        }
+        None
+    }
+}

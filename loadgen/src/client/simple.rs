@@ -1,0 +1,86 @@
+//! Small requests outside of any measurement: what a server serves, counts and records.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::Full;
+use thiserror::Error;
+use tokio::sync::watch;
+
+use super::connection::Connection;
+use super::exchange::{self, Cut, Ending, Limits};
+use super::target::Target;
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// Value of the Server header.
+    pub server: Option<String>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+/// Why there is none.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct NoAnswer(pub String);
+
+/// Asks for `path` (from the target's root, base path not added) and waits for at most `limit`.
+///
+/// # Errors
+/// When no connection, no answer, or only half of one came.
+pub async fn ask(
+    target: &Target,
+    method: Method,
+    path: &str,
+    bearer: Option<&str>,
+    json: Option<&serde_json::Value>,
+    limit: Duration,
+) -> Result<Answer, NoAnswer> {
+    let connection = Connection::open(target, limit)
+        .await
+        .map_err(|e| NoAnswer(e.to_string()))?;
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", target.host_header())
+        .header("accept-encoding", "identity")
+        .header("connection", "close");
+    if let Some(key) = bearer {
+        request = request.header("authorization", format!("Bearer {key}"));
+    }
+    let body = match json {
+        Some(value) => {
+            request = request.header("content-type", "application/json");
+            Bytes::from(value.to_string())
+        }
+        None => Bytes::new(),
+    };
+    let request = request
+        .body(Full::new(body))
+        .map_err(|e| NoAnswer(e.to_string()))?;
+    let limits = Limits {
+        first_byte: limit,
+        idle: limit,
+        total: limit,
+        after_done: limit,
+    };
+    let (_keep, mut cut) = watch::channel(Cut::No);
+    let (exchange, _) = exchange::run(connection, request, &limits, false, &mut cut).await;
+    match (exchange.ending, exchange.status) {
+        (Ending::Clean, Some(status)) => Ok(Answer {
+            status,
+            server: exchange
+                .headers
+                .get("server")
+                .and_then(|v| v.to_str().ok())
+                .map(str::to_owned),
+            body: exchange.body,
+        }),
+        (Ending::Broken { message, .. }, _) => Err(NoAnswer(message)),
+        _ => Err(NoAnswer("no whole answer".to_owned())),
+    }
+}
