@@ -75,10 +75,10 @@ impl StreamState {
     }
 
     fn absorb_delta(&mut self, delta: &Delta<'_>) -> Option<u64> {
-        if let Some(model) = delta.model.as_deref() {
-            if self.model.as_deref() != Some(model) {
-                self.model = Some(model.to_owned());
-            }
+        if let Some(model) = delta.model.as_deref()
+            && self.model.as_deref() != Some(model)
+        {
+            self.model = Some(model.to_owned());
         }
         for choice in &delta.choices {
             if self.choices.len() == MAX_CHOICES && !self.choices.contains_key(&choice.index) {
