@@ -204,6 +204,3 @@ fn read(data: &[u8], named_error: bool) -> Chunk<'_> {
     }
     Chunk::Delta(chat::delta(top))
 }
-
-#[cfg(test)]
-mod tests;

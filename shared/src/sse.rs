@@ -248,6 +248,3 @@ impl Parser {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -81,7 +81,8 @@ pub struct Usage {
     pub source: UsageSource,
 }
 
-/// One entry per piece of the answer's body, delta encoded.
+/// One entry per piece of the answer's body. Times and offsets are delta encoded, from
+/// `t_accept_ns` and from zero; `events` are plain counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Chunks {
     /// Piece taken into the upstream filter (late under backpressure).
@@ -95,7 +96,8 @@ pub struct Chunks {
     pub events: Vec<u64>,
 }
 
-/// One request through the gateway. See the module head for clocks and origins.
+/// One request through the gateway. `t_accept_ns` is absolute CLOCK_MONOTONIC, every other
+/// `t_*_ns` is relative to it; what never happened is null.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(
     missing_docs,

@@ -79,7 +79,8 @@ pub struct Connect {
     pub tls_ns: Option<MonoNs>,
 }
 
-/// One entry per SSE event, in order of arrival.
+/// One entry per SSE event, in order of arrival. `at_ns` and `end_offset` are delta encoded, from
+/// `sent_start_ns` and from zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Events {
     /// Read that brought the event's last byte, delta encoded.
@@ -92,7 +93,7 @@ pub struct Events {
     pub tokens: Vec<Option<u64>>,
 }
 
-/// One planned arrival. See the module head for clocks and origins.
+/// One planned arrival. `_ns` are absolute CLOCK_MONOTONIC; what never happened is null.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(
     missing_docs,
