@@ -9,6 +9,7 @@
 //! - [`record`]: the JSON lines that both sides write and read back.
 //! - [`clock`]: CLOCK_MONOTONIC in integer nanoseconds.
 //! - [`strict_yaml`]: configuration text to nodes with positions, repeated and unknown keys refused.
+//! - [`units`]: durations and sizes as people write them.
 
 pub mod clock;
 pub mod definitions;
@@ -16,3 +17,4 @@ pub mod openai;
 pub mod record;
 pub mod sse;
 pub mod strict_yaml;
+pub mod units;
