@@ -64,7 +64,7 @@ impl Unit {
             Self::Milliseconds => "ms",
             Self::RequestsPerSecond => "requests/s",
             Self::TokensPerSecond => "tokens/s",
-            Self::Fraction => "1",
+            Self::Fraction => "a share of 1",
         }
     }
 }

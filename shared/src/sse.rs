@@ -61,6 +61,19 @@ impl<'a> Event<'a> {
 }
 
 /// A push parser, resumable at any byte: any cut of a body gives the same events.
+///
+/// ```
+/// use inferscope_shared::sse::Parser;
+///
+/// let mut parser = Parser::new();
+/// let mut events = Vec::new();
+/// for piece in ["data: one\r\n\r", "\ndata: t", "wo\n\n: a comment\n\n"] {
+///     parser.push(piece.as_bytes(), &mut |event| {
+///         events.push((event.end_offset, event.data.to_vec()));
+///     });
+/// }
+/// assert_eq!(events, [(12, b"one".to_vec()), (24, b"two".to_vec())]);
+/// ```
 #[derive(Debug)]
 pub struct Parser {
     max_event_bytes: usize,

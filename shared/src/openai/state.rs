@@ -12,6 +12,20 @@ use crate::record::request::EventKind;
 const MAX_CHOICES: usize = 1024;
 
 /// A fold of chunks: what an answer has shown so far. It keeps no text unless asked to.
+///
+/// ```
+/// use inferscope_shared::openai::{StreamState, chunk};
+/// use inferscope_shared::sse::Event;
+///
+/// let mut answer = StreamState::new();
+/// let mut absorb = |data| answer.absorb(&chunk(&Event::of(data)));
+/// let role = absorb(br#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#);
+/// let text = absorb(br#"{"choices":[{"index":0,"delta":{"content":"hi"}}]}"#);
+/// absorb(br#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#);
+///
+/// assert!(!role.first_output && text.first_output);
+/// assert!(answer.finished() && !answer.done());
+/// ```
 #[derive(Debug, Default)]
 pub struct StreamState {
     /// Finish reason of each choice seen.

@@ -13,6 +13,7 @@ mod cuts;
 mod dependencies;
 mod dialects;
 mod framing;
+mod metrics;
 mod responses;
 mod schemas;
 mod support;
