@@ -5,6 +5,8 @@
 //! is analysed offline. Secrets never enter it: an API key is named by the place it lies in.
 
 pub mod duration;
+pub mod rules;
+pub mod settings;
 
 use std::path::PathBuf;
 use std::time::Duration;

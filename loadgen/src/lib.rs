@@ -12,6 +12,8 @@
 pub mod artifacts;
 pub mod client;
 pub mod config;
+pub mod drive;
+pub mod plan;
 
 pub mod analysis;
 pub mod attribution;

@@ -1,0 +1,302 @@
+//! The thread that turns finished exchanges into lines on disk.
+//!
+//! Interpreting an answer costs more than reading it, so it happens here and not on the
+//! measuring thread. Lines are flushed at least every half second: a run that is killed keeps all
+//! requests that had finished by then. A disk that cannot be written ends the run with an error
+//! but never stops the measurement.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use inferscope_shared::clock::MonoNs;
+use inferscope_shared::record::SCHEMA_VERSION;
+use inferscope_shared::record::request::{Connect, Events, Outcome, RequestRecord, TokensSource};
+use serde::Serialize;
+
+use super::layout::RunDir;
+use crate::client::exchange::Exchange;
+use crate::client::fold;
+use crate::config::{ArmKind, Resolved};
+use crate::drive::lag::ClientMetrics;
+use crate::drive::timer;
+use crate::plan::{Plan, body};
+
+const FLUSH_EVERY: Duration = Duration::from_millis(500);
+
+/// An exchange that is over.
+#[derive(Debug)]
+pub struct Finished {
+    /// Index of the point in the plan.
+    pub point: usize,
+    /// Index of the arrival in the point.
+    pub arrival: usize,
+    /// `x-request-id` as sent.
+    pub request_id: String,
+    /// `traceparent` as sent.
+    pub traceparent: String,
+    /// When the plan wanted it; closed loop: when its slot came free.
+    pub intended: MonoNs,
+    /// When the measuring thread took it up.
+    pub dispatched: MonoNs,
+    /// What came of it.
+    pub exchange: Box<Exchange>,
+}
+
+enum Message {
+    Finished(Finished),
+    Dropped {
+        point: usize,
+        arrival: usize,
+        intended: Option<MonoNs>,
+        reason: &'static str,
+    },
+    ClientMetrics(ClientMetrics),
+    End,
+}
+
+/// Hands evidence to the writer; never blocks.
+#[derive(Debug, Clone)]
+pub struct Sink(Sender<Message>);
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Message")
+    }
+}
+
+impl Sink {
+    /// A request that was sent.
+    pub fn finished(&self, finished: Finished) {
+        self.send(Message::Finished(finished));
+    }
+
+    /// An arrival that was not.
+    pub fn dropped(
+        &self,
+        point: usize,
+        arrival: usize,
+        intended: Option<MonoNs>,
+        reason: &'static str,
+    ) {
+        self.send(Message::Dropped {
+            point,
+            arrival,
+            intended,
+            reason,
+        });
+    }
+
+    /// A second of the client's own state.
+    pub fn client_metrics(&self, line: ClientMetrics) {
+        self.send(Message::ClientMetrics(line));
+    }
+
+    /// The writer outlives all sinks; if it is gone all the same, [`Writer::finish`] says why.
+    fn send(&self, message: Message) {
+        let _ = self.0.send(message);
+    }
+}
+
+/// The writing thread.
+#[derive(Debug)]
+pub struct Writer {
+    sink: Sink,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Writer {
+    /// Creates the files and starts the thread.
+    ///
+    /// # Errors
+    /// When a file exists already or cannot be created, or no thread can be started.
+    pub fn start(run: &RunDir, config: Arc<Resolved>, plan: Arc<Plan>) -> io::Result<Self> {
+        let (sender, receiver) = mpsc::channel();
+        let mut files = Files {
+            requests: BufWriter::new(File::create_new(run.requests())?),
+            client_metrics: BufWriter::new(File::create_new(run.client_metrics())?),
+        };
+        let thread = thread::Builder::new()
+            .name("writer".to_owned())
+            .spawn(move || {
+                timer::stand_back();
+                files.write_all(&receiver, &config, &plan)
+            })?;
+        Ok(Self {
+            sink: Sink(sender),
+            thread,
+        })
+    }
+
+    /// Where evidence goes in.
+    #[must_use]
+    pub fn sink(&self) -> Sink {
+        self.sink.clone()
+    }
+
+    /// Writes everything handed in so far and ends.
+    ///
+    /// # Errors
+    /// The first write that failed.
+    pub fn finish(self) -> io::Result<()> {
+        self.sink.send(Message::End);
+        self.thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")))
+    }
+}
+
+struct Files {
+    requests: BufWriter<File>,
+    client_metrics: BufWriter<File>,
+}
+
+impl Files {
+    fn write_all(
+        &mut self,
+        messages: &Receiver<Message>,
+        config: &Resolved,
+        plan: &Plan,
+    ) -> io::Result<()> {
+        let mut flush_at = Instant::now() + FLUSH_EVERY;
+        loop {
+            let rest = flush_at.saturating_duration_since(Instant::now());
+            match messages.recv_timeout(rest) {
+                Ok(Message::Finished(finished)) => {
+                    line(&mut self.requests, &record(finished, config, plan))?;
+                }
+                Ok(Message::Dropped {
+                    point,
+                    arrival,
+                    intended,
+                    reason,
+                }) => {
+                    let record = dropped(config, plan, point, arrival, intended, reason);
+                    line(&mut self.requests, &record)?;
+                }
+                Ok(Message::ClientMetrics(metrics)) => line(&mut self.client_metrics, &metrics)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return self.flush(),
+            }
+            if Instant::now() >= flush_at {
+                self.flush()?;
+                flush_at = Instant::now() + FLUSH_EVERY;
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.requests.flush()?;
+        self.client_metrics.flush()
+    }
+}
+
+fn line(file: &mut BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *file, value)?;
+    file.write_all(b"\n")
+}
+
+/// The record of an exchange.
+fn record(finished: Finished, config: &Resolved, plan: &Plan) -> RequestRecord {
+    let mut exchange = finished.exchange;
+    let reading = fold::read(&mut exchange);
+    let point = &plan.points[finished.point];
+    let late_ns = u64::try_from(config.timeouts.late.as_nanos()).unwrap_or(u64::MAX);
+    let arm = &config.arms[point.arm];
+    RequestRecord {
+        request_id: finished.request_id,
+        gateway_request_id: exchange
+            .headers
+            .get("x-request-id")
+            .filter(|_| arm.kind == ArmKind::Gateway)
+            .and_then(|v| v.to_str().ok())
+            .map(str::to_owned),
+        traceparent: Some(finished.traceparent),
+        intended_ns: Some(finished.intended),
+        dispatched_ns: Some(finished.dispatched),
+        connect: exchange.connect,
+        sent_start_ns: exchange.sent_start,
+        sent_end_ns: exchange.sent_end,
+        head_ns: exchange.head,
+        first_event_ns: reading.first_event_ns,
+        first_output_ns: reading.first_output_ns,
+        last_output_ns: reading.last_output_ns,
+        done_ns: reading.done_ns,
+        end_ns: Some(exchange.end),
+        status: exchange.status,
+        outcome: reading.outcome,
+        error_kind: reading.error_kind,
+        error_message: reading.error_message,
+        late: point.load.is_open() && finished.dispatched.since(finished.intended) > late_ns,
+        prompt_tokens: reading.prompt_tokens,
+        completion_tokens: reading.completion_tokens,
+        tokens_source: reading.tokens_source,
+        finish_reason: reading.finish_reason,
+        done_missing: reading.done_missing,
+        body_bytes: reading.body_bytes,
+        body_sha256: reading.body_sha256,
+        text_sha256: reading.text_sha256,
+        events: reading.events,
+        ..dropped(
+            config,
+            plan,
+            finished.point,
+            finished.arrival,
+            None,
+            "not_sent",
+        )
+    }
+}
+
+/// The record of an arrival that was never sent.
+fn dropped(
+    config: &Resolved,
+    plan: &Plan,
+    point: usize,
+    arrival: usize,
+    intended: Option<MonoNs>,
+    reason: &str,
+) -> RequestRecord {
+    let point = &plan.points[point];
+    let arrival = &point.arrivals[arrival];
+    RequestRecord {
+        schema_version: SCHEMA_VERSION,
+        run_id: config.run_id.clone(),
+        point_id: point.id.clone(),
+        arm: config.arms[point.arm].name.clone(),
+        phase: arrival.phase,
+        block: point.block,
+        seq: arrival.seq,
+        request_id: body::request_id(&config.run_id, &point.id, arrival.seq),
+        gateway_request_id: None,
+        traceparent: None,
+        intended_ns: intended,
+        dispatched_ns: None,
+        connect: Connect::default(),
+        sent_start_ns: None,
+        sent_end_ns: None,
+        head_ns: None,
+        first_event_ns: None,
+        first_output_ns: None,
+        last_output_ns: None,
+        done_ns: None,
+        end_ns: None,
+        status: None,
+        outcome: Outcome::Dropped,
+        error_kind: Some(reason.to_owned()),
+        error_message: None,
+        late: false,
+        prompt_tokens: None,
+        completion_tokens: None,
+        tokens_source: TokensSource::Unknown,
+        finish_reason: None,
+        done_missing: false,
+        body_bytes: 0,
+        body_sha256: None,
+        text_sha256: None,
+        events: Events::default(),
+    }
+}

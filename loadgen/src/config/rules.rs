@@ -1,0 +1,243 @@
+//! Rules of a whole configuration, each fault one sentence: the setting, its value, the remedy.
+
+use jiff::Timestamp;
+
+use super::{Arrival, Resolved};
+use crate::client::target::Target;
+
+const RUN_ID_CHARS: usize = 80;
+
+/// A run id that no other run has: the time to the second and a random part.
+#[must_use]
+pub fn new_run_id() -> String {
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+    format!("{time}-{}", &random[..8])
+}
+
+/// Adds every fault found to `faults`.
+pub fn check(config: &Resolved, faults: &mut Vec<String>) {
+    let mut fault = |text: String| faults.push(text);
+    if config.run_id.is_empty()
+        || config.run_id.len() > RUN_ID_CHARS
+        || !config
+            .run_id
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    {
+        fault(format!(
+            "run_id {:?}: use 1 to {RUN_ID_CHARS} letters, digits, - and _",
+            config.run_id
+        ));
+    }
+    for arm in &config.arms {
+        if !arm.url.is_empty() {
+            if let Err(e) = Target::parse(&arm.url) {
+                fault(format!("arms.{}.url: {e}", arm.name));
+            }
+        }
+        if let Some(key) = &arm.api_key {
+            if let Err(why) = read_secret(key) {
+                fault(format!("arms.{}.api_key {why}", arm.name));
+            }
+        }
+    }
+    if let Some(url) = config.engine.url.as_deref().filter(|u| !u.is_empty()) {
+        if let Err(e) = Target::parse(url) {
+            fault(format!("engine.url: {e}"));
+        }
+    }
+    if let Some(t) = config.request.temperature {
+        if !(0.0..=10.0).contains(&t) {
+            fault(format!("request.temperature {t}: give 0 to 10"));
+        }
+    }
+    if let Some(body) = &config.request.body {
+        if let Err(e) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(body) {
+            fault(format!(
+                "request.body {body:?}: is no JSON object ({e}); write it like '{{\"cache_prompt\": false}}'"
+            ));
+        }
+    }
+    if config.prompts.input_tokens == 0 {
+        fault("prompts.input_tokens 0: ask for at least 1".to_owned());
+    }
+    if config.prompts.output_tokens == 0 {
+        fault("prompts.output_tokens 0: ask for at least 1".to_owned());
+    }
+    check_load(config, faults);
+    check_records(config, faults);
+}
+
+fn check_load(config: &Resolved, faults: &mut Vec<String>) {
+    let load = &config.load;
+    let mut fault = |text: String| faults.push(text);
+    if load.requests == Some(0) {
+        fault("load.requests 0: nothing would be measured; ask for at least 1".to_owned());
+    }
+    if load.duration.is_some_and(|d| d.is_zero()) {
+        fault("load.duration 0s: nothing would be measured; give some seconds".to_owned());
+    }
+    match load.arrival {
+        Arrival::Closed => {
+            if !load.rate.is_empty() {
+                fault("load.rate: does not go with closed arrivals; set load.arrival to constant or poisson, or leave the rate out".to_owned());
+            }
+            if load.concurrency.is_empty() {
+                fault("load.concurrency: empty; name at least one level".to_owned());
+            }
+        }
+        Arrival::Constant | Arrival::Poisson => {
+            if !load.concurrency.is_empty() {
+                fault("load.concurrency: does not go with an open loop; set load.arrival to closed, or bound it by load.max_in_flight".to_owned());
+            }
+            if load.rate.is_empty() {
+                fault("load.rate: missing; name requests per second, like --rate 10".to_owned());
+            }
+        }
+        Arrival::Replay => {
+            if !load.rate.is_empty() || !load.concurrency.is_empty() {
+                fault("load.arrival replay: the workload's own times are the load; leave rate and concurrency out".to_owned());
+            }
+            if config.prompts.workload.is_none() {
+                fault("load.arrival replay: needs prompts.workload with at_ms on each line".to_owned());
+            }
+        }
+    }
+    for c in &load.concurrency {
+        if !(1..=100_000).contains(c) {
+            fault(format!("load.concurrency {c}: give 1 to 100000"));
+        }
+    }
+    for r in &load.rate {
+        if !(r.is_finite() && *r > 0.0 && *r <= 100_000.0) {
+            fault(format!(
+                "load.rate {r}: give requests per second above 0 and up to 100000"
+            ));
+        }
+    }
+    let labels: Vec<String> = load.values().iter().map(super::LoadValue::label).collect();
+    for (i, label) in labels.iter().enumerate() {
+        if labels[..i].contains(label) {
+            fault(format!("load {label}: listed twice; each load is one point"));
+        }
+    }
+    if load.max_in_flight == 0 {
+        fault("load.max_in_flight 0: nothing could be sent; give at least 1".to_owned());
+    }
+}
+
+fn check_records(config: &Resolved, faults: &mut Vec<String>) {
+    let Some(records) = &config.gateway_records else {
+        return;
+    };
+    if records.contains("://") {
+        let base = records.split('?').next().unwrap_or(records);
+        let fits = Target::parse(base.strip_suffix("/records").unwrap_or(base));
+        if let Err(e) = fits {
+            faults.push(format!("gateway_records: {e}"));
+        }
+    }
+}
+
+/// The secret that `env:NAME` or `file:/path` stands for.
+///
+/// # Errors
+/// A sentence that never holds the secret.
+pub fn read_secret(source: &str) -> Result<String, String> {
+    let secret = match source.split_once(':') {
+        Some(("env", name)) => std::env::var(name).map_err(|_| {
+            format!("{source}: the variable {name} is not set; export it before the run")
+        })?,
+        Some(("file", path)) => {
+            std::fs::read_to_string(path).map_err(|e| format!("{source}: cannot be read ({e})"))?
+        }
+        _ => {
+            return Err(
+                "is written out or misspelt; name where it lies, env:NAME or file:/path".to_owned(),
+            );
+        }
+    };
+    let secret = secret.trim().to_owned();
+    if secret.is_empty() || !secret.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(format!(
+            "{source}: is empty or holds characters that no header can carry"
+        ));
+    }
+    Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::settings::{ArmSettings, Settings};
+    use super::*;
+
+    fn good() -> Settings {
+        Settings {
+            direct: ArmSettings {
+                url: Some("http://127.0.0.1:9".to_owned()),
+                api_key: None,
+            },
+            model: Some("m".to_owned()),
+            ..Settings::default()
+        }
+    }
+
+    #[test]
+    fn run_ids_are_unique() {
+        let a = new_run_id();
+        assert_ne!(a, new_run_id());
+        let with = Settings {
+            run_id: Some(a),
+            ..good()
+        };
+        with.resolve(false).unwrap();
+    }
+
+    #[test]
+    fn defaults_measure_a_hundred_requests_one_by_one() {
+        let c = good().resolve(false).unwrap();
+        assert_eq!(c.load.concurrency, [1]);
+        assert_eq!(c.load.requests, Some(100));
+        assert_eq!(c.load.warmup, 2);
+    }
+
+    #[test]
+    fn every_fault_is_one_sentence_and_all_are_shown() {
+        let faults = |s: Settings| s.resolve(false).unwrap_err().join("\n");
+        let some = |text: &str| Some(text.to_owned());
+        for (settings, says) in [
+            (Settings { requests: Some(0), ..good() }, "load.requests 0"),
+            (Settings { duration: Some(Duration::ZERO), ..good() }, "load.duration 0s"),
+            (Settings { run_id: some("a/b"), ..good() }, "run_id \"a/b\""),
+            (Settings { rate: Some(vec![0.0]), ..good() }, "load.rate 0"),
+            (Settings { rate: Some(vec![f64::INFINITY]), ..good() }, "load.rate inf"),
+            (Settings { concurrency: Some(vec![0]), ..good() }, "load.concurrency 0"),
+            (Settings { concurrency: Some(vec![2, 2]), ..good() }, "c2: listed twice"),
+            (Settings { body: some("[1]"), ..good() }, "request.body"),
+            (Settings { model: None, ..good() }, "request.model: missing"),
+            (Settings { arrival: Some(Arrival::Poisson), ..good() }, "load.rate: missing"),
+            (Settings { output_tokens: Some(0), ..good() }, "prompts.output_tokens 0"),
+            (Settings { gateway_records: some("https://x/records"), ..good() }, "gateway_records"),
+        ] {
+            let text = faults(settings);
+            assert!(text.contains(says), "{says}: {text}");
+        }
+        let two = faults(Settings {
+            requests: Some(0),
+            output_tokens: Some(0),
+            ..good()
+        });
+        assert_eq!(two.lines().count(), 2);
+    }
+
+    #[test]
+    fn secrets_are_named_never_written() {
+        let mut s = good();
+        s.direct.api_key = Some("sk-very-secret".to_owned());
+        let text = s.resolve(false).unwrap_err().join("\n");
+        assert!(text.contains("env:NAME") && !text.contains("very-secret"), "{text}");
+    }
+}

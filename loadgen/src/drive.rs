@@ -1,0 +1,260 @@
+//! Drives a plan: one point after the other, each request when the plan says.
+//!
+//! Owns the measuring thread. Everything on it is one small step per read; building requests
+//! ([`feed`]), exact timing ([`timer`]), interpreting answers and writing files
+//! ([`crate::artifacts::writer`]) have threads of their own. A point ends by itself: when its
+//! requests or its time are used up, when a signal says so, or when the engine is gone.
+//!
+//! What was planned is never lost: sent requests are recorded whatever became of them, planned
+//! ones that were not sent are recorded as dropped with the reason.
+
+pub mod closed;
+pub mod feed;
+pub mod health;
+pub mod lag;
+pub mod open;
+pub mod timer;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use inferscope_shared::clock::MonoNs;
+use inferscope_shared::record::request::Phase;
+use tokio::sync::watch;
+
+use crate::artifacts::manifest::StopReason;
+use crate::artifacts::writer::{Finished, Sink};
+use crate::client::connection::{Connection, Pool};
+use crate::client::exchange::{self, Cut, Exchange, Limits};
+use crate::client::target::Target;
+use crate::config::Resolved;
+use crate::plan::Point;
+use crate::plan::body::Prepared;
+use health::{Health, Issue};
+
+/// Counters that other threads look at.
+#[derive(Debug, Default)]
+pub struct Gauges {
+    /// Requests in flight now.
+    pub in_flight: AtomicU64,
+    /// Arrivals dealt with so far, dropped ones included.
+    pub settled: AtomicU64,
+    /// Of those, the ones that did not end well, as far as the transport shows.
+    pub failed: AtomicU64,
+}
+
+/// What all points share.
+#[derive(Debug)]
+pub struct Session {
+    /// The configuration.
+    pub config: Arc<Resolved>,
+    /// Where finished requests go.
+    pub sink: Sink,
+    /// Counters for progress and client metrics.
+    pub gauges: Arc<Gauges>,
+    /// A signal asked for the end.
+    pub interrupt: watch::Receiver<bool>,
+}
+
+/// One arm's connections; kept over its points.
+#[derive(Debug)]
+pub struct Arm {
+    /// Idle connections.
+    pub pool: Mutex<Pool>,
+    /// Asked whether the engine is still there.
+    pub probe: health::Probe,
+}
+
+/// How a point went.
+#[derive(Debug, Clone, Copy)]
+pub struct PointEnd {
+    /// Why it stopped issuing.
+    pub stop_reason: StopReason,
+    /// Its first instant.
+    pub start: MonoNs,
+    /// Its last instant, drain included.
+    pub end: MonoNs,
+}
+
+/// The state of one running point.
+#[derive(Debug)]
+pub(crate) struct Running {
+    session: Arc<Session>,
+    arm: Arc<Arm>,
+    point: Arc<Point>,
+    index: usize,
+    limits: Limits,
+    target: Target,
+    connect_limit: Duration,
+    health: Health,
+    cut: watch::Sender<Cut>,
+    /// First measured dispatch; zero = not yet.
+    measured_from: AtomicU64,
+}
+
+impl Running {
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        arm: &Arc<Arm>,
+        point: &Arc<Point>,
+        index: usize,
+    ) -> Arc<Self> {
+        let timeouts = &session.config.timeouts;
+        let pool = lock(&arm.pool);
+        Arc::new(Self {
+            session: Arc::clone(session),
+            arm: Arc::clone(arm),
+            point: Arc::clone(point),
+            index,
+            limits: Limits {
+                first_byte: timeouts.first_byte,
+                idle: timeouts.idle,
+                total: timeouts.total,
+                after_done: timeouts.after_done,
+            },
+            target: pool.target().clone(),
+            connect_limit: pool.connect_limit(),
+            health: Health::default(),
+            cut: watch::channel(Cut::No).0,
+            measured_from: AtomicU64::new(0),
+        })
+    }
+
+    /// When measured requests are no longer issued, once the first one was.
+    fn time_limit(&self) -> Option<MonoNs> {
+        let from = self.measured_from.load(Ordering::Relaxed);
+        let duration = self.session.config.load.duration?;
+        (from != 0).then(|| MonoNs(from).plus(duration))
+    }
+
+    /// Sends one request, hands what came of it to the sink, and keeps the connection.
+    async fn send(&self, job: Prepared, intended: MonoNs) {
+        let arrival = &self.point.arrivals[job.index];
+        let gauges = &self.session.gauges;
+        gauges.in_flight.fetch_add(1, Ordering::Relaxed);
+        let dispatched = MonoNs::now();
+        if arrival.phase == Phase::Measure && self.measured_from.load(Ordering::Relaxed) == 0 {
+            self.measured_from.store(dispatched.0, Ordering::Relaxed);
+        }
+        let kept = lock(&self.arm.pool).take();
+        let connection = match kept {
+            Some(connection) => Ok(connection),
+            None => Connection::open(&self.target, self.connect_limit).await,
+        };
+        let exchange = match connection {
+            Ok(connection) => {
+                let mut cut = self.cut.subscribe();
+                let (exchange, connection) =
+                    exchange::run(connection, job.request, &self.limits, true, &mut cut).await;
+                if let Some(connection) = connection {
+                    lock(&self.arm.pool).put(connection);
+                }
+                exchange
+            }
+            Err(error) => Exchange::unconnected(dispatched, &error),
+        };
+        let went_well = self.health.note(&exchange);
+        gauges.in_flight.fetch_sub(1, Ordering::Relaxed);
+        gauges.settled.fetch_add(1, Ordering::Relaxed);
+        gauges
+            .failed
+            .fetch_add(u64::from(!went_well), Ordering::Relaxed);
+        self.session.sink.finished(Finished {
+            point: self.index,
+            arrival: job.index,
+            request_id: job.request_id,
+            traceparent: job.traceparent,
+            intended,
+            dispatched,
+            exchange: Box::new(exchange),
+        });
+    }
+
+    /// Records an arrival that is never sent.
+    fn drop_arrival(&self, index: usize, intended: Option<MonoNs>, reason: &'static str) {
+        self.session.gauges.settled.fetch_add(1, Ordering::Relaxed);
+        self.session.gauges.failed.fetch_add(1, Ordering::Relaxed);
+        self.session
+            .sink
+            .dropped(self.index, index, intended, reason);
+    }
+
+    /// Watches over a point while `work` issues requests; ends issuing when something says so,
+    /// and cuts what is in flight when its time is up.
+    async fn watch_over(self: &Arc<Self>, work: impl Future<Output = StopReason>) -> StopReason {
+        let mut work = std::pin::pin!(work);
+        let mut interrupt = self.session.interrupt.clone();
+        let mut suspicions = self.health.suspicions();
+        let mut interrupted = false;
+        loop {
+            tokio::select! {
+                stop = &mut work => return if interrupted { StopReason::Interrupted } else { stop },
+                Ok(_) = interrupt.wait_for(|i| *i), if !interrupted => {
+                    interrupted = true;
+                    self.health.set(Issue::Stop(StopReason::Interrupted));
+                    self.cut.send_replace(Cut::Interrupted);
+                }
+                Ok(()) = suspicions.changed() => {
+                    tokio::spawn(Arc::clone(self).settle_suspicion());
+                }
+                () = self.drain_is_over() => {
+                    self.cut.send_replace(Cut::RunEnd);
+                    // Nothing more to wait for but the requests that were cut.
+                    return work.await;
+                }
+            }
+        }
+    }
+
+    /// Asks whether the engine is still there, beside everything else that goes on.
+    async fn settle_suspicion(self: Arc<Self>) {
+        match self.arm.probe.is_alive().await {
+            Ok(()) => self.health.cleared(),
+            Err(_) => self.health.set(Issue::Stop(StopReason::EngineGone)),
+        }
+    }
+
+    /// Resolves when the drain budget after the time limit is used up; never without a limit.
+    async fn drain_is_over(&self) {
+        let limit = loop {
+            if let Some(limit) = self.time_limit() {
+                break limit;
+            }
+            if self.session.config.load.duration.is_none() {
+                return std::future::pending().await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let end = limit.plus(self.session.config.timeouts.drain);
+        let rest = end.since(MonoNs::now());
+        tokio::time::sleep(Duration::from_nanos(rest)).await;
+    }
+}
+
+/// Runs one point to its end.
+pub async fn run_point(
+    session: &Arc<Session>,
+    arm: &Arc<Arm>,
+    point: &Arc<Point>,
+    index: usize,
+    jobs: feed::Jobs,
+) -> PointEnd {
+    let running = Running::new(session, arm, point, index);
+    let start = MonoNs::now();
+    let stop_reason = if point.load.is_open() {
+        running.watch_over(open::run(&running, jobs)).await
+    } else {
+        running.watch_over(closed::run(&running, jobs)).await
+    };
+    PointEnd {
+        stop_reason,
+        start,
+        end: MonoNs::now(),
+    }
+}
+
+/// A poisoned lock only means that another task panicked; the pool in it is still a pool.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,137 @@
+//! How late the measuring thread gets to things, and what it costs.
+//!
+//! A thread of its own sends a stamp a hundred times a second; the measuring thread notes how
+//! much later it took it. That is what each read waits too, so it bounds the client's own error.
+//! Once a second the distribution becomes a line of `client_metrics.jsonl`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use inferscope_shared::clock::MonoNs;
+use rustix::time::ClockId;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::{Gauges, timer};
+use crate::artifacts::writer::Sink;
+
+const TICK_NS: u64 = 10_000_000;
+const LINE_NS: u64 = 1_000_000_000;
+
+/// Line of `client_metrics.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientMetrics {
+    /// End of the second that the line is about.
+    pub t_ns: MonoNs,
+    /// From a stamp's sending to its taking, in that second.
+    pub loop_lag_ms: Lag,
+    /// CPU time of the whole process so far.
+    pub cpu_seconds: f64,
+    /// CPU time of the measuring thread so far.
+    pub loop_cpu_seconds: f64,
+    /// Requests in flight at `t_ns`.
+    pub in_flight: u64,
+}
+
+/// Distribution of the loop's lag.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lag {
+    /// Stamps.
+    pub n: u64,
+    /// Median.
+    pub p50: Option<f64>,
+    /// Nearest rank; null below 10 stamps.
+    pub p99: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+}
+
+impl Lag {
+    /// The distribution of `lags` (nanoseconds), which it sorts.
+    #[must_use]
+    pub fn of(lags: &mut [u64]) -> Self {
+        lags.sort_unstable();
+        let n = lags.len();
+        let rank = |p: f64| {
+            let rank = (p * n as f64).ceil() as usize;
+            lags.get(rank.clamp(1, n.max(1)) - 1)
+                .map(|&ns| ns as f64 / 1e6)
+        };
+        Self {
+            n: n as u64,
+            p50: rank(0.5),
+            p99: rank(0.99).filter(|_| n >= 10),
+            max: rank(1.0),
+        }
+    }
+}
+
+/// Starts the stamps and takes them until the returned handle is dropped.
+///
+/// # Errors
+/// When no thread can be started.
+pub fn start(gauges: Arc<Gauges>, sink: Sink) -> std::io::Result<Monitor> {
+    let (sender, mut stamps) = mpsc::unbounded_channel::<MonoNs>();
+    thread::Builder::new()
+        .name("lag".to_owned())
+        .spawn(move || {
+            timer::be_exact();
+            let mut at = MonoNs::now();
+            loop {
+                at = at.plus_ns(TICK_NS).max(MonoNs::now());
+                timer::nap_until(at);
+                if sender.send(MonoNs::now()).is_err() {
+                    return;
+                }
+            }
+        })?;
+    let task = tokio::spawn(async move {
+        let mut lags = Vec::with_capacity(128);
+        let mut line_at = MonoNs::now().plus_ns(LINE_NS);
+        while let Some(stamp) = stamps.recv().await {
+            let now = MonoNs::now();
+            lags.push(now.since(stamp));
+            if now >= line_at {
+                line_at = line_at.plus_ns(LINE_NS).max(now);
+                sink.client_metrics(ClientMetrics {
+                    t_ns: now,
+                    loop_lag_ms: Lag::of(&mut lags),
+                    cpu_seconds: cpu_seconds(ClockId::ProcessCPUTime),
+                    loop_cpu_seconds: cpu_seconds(ClockId::ThreadCPUTime),
+                    in_flight: gauges.in_flight.load(Ordering::Relaxed),
+                });
+                lags.clear();
+            }
+        }
+    });
+    Ok(Monitor(task))
+}
+
+/// Stops the monitor when dropped.
+#[derive(Debug)]
+pub struct Monitor(tokio::task::JoinHandle<()>);
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn cpu_seconds(clock: ClockId) -> f64 {
+    let t = rustix::time::clock_gettime(clock);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_of_stamps_becomes_nearest_rank_percentiles() {
+        let mut lags: Vec<u64> = (1..=100).rev().map(|ms| ms * 1_000_000).collect();
+        let lag = Lag::of(&mut lags);
+        assert_eq!((lag.p50, lag.p99, lag.max), (Some(50.0), Some(99.0), Some(100.0)));
+        assert_eq!(Lag::of(&mut []).max, None);
+    }
+}

@@ -1,0 +1,59 @@
+//! Sleeping to an exact instant.
+//!
+//! The kernel may round a sleep up by 50 µs and the async runtime's timers tick at 1 ms; neither
+//! will do for dispatching. A thread of its own asks for the smallest slack, sleeps until shortly
+//! before the instant and spins for the rest.
+
+use std::num::NonZeroU64;
+
+use inferscope_shared::clock::MonoNs;
+use rustix::thread::{self, ClockId};
+use rustix::time::Timespec;
+
+/// How long before the instant the sleep ends and the spin begins.
+const SPIN_NS: u64 = 60_000;
+
+/// Asks the kernel not to round this thread's sleeps. Failing only makes the spin end later.
+pub fn be_exact() {
+    let _ = thread::set_current_timer_slack(NonZeroU64::new(1));
+}
+
+/// Lets the measuring thread go first whenever both want a core.
+pub fn stand_back() {
+    let _ = rustix::process::setpriority_process(None, 5);
+}
+
+/// Returns at `at`, not before.
+pub fn sleep_until(at: MonoNs) {
+    nap_until(MonoNs(at.0.saturating_sub(SPIN_NS)));
+    while MonoNs::now() < at {
+        std::hint::spin_loop();
+    }
+}
+
+/// Sleeps until `at` without spinning; a few microseconds late on a quiet machine.
+pub fn nap_until(at: MonoNs) {
+    let request = Timespec {
+        tv_sec: i64::try_from(at.0 / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: (at.0 % 1_000_000_000) as _,
+    };
+    while MonoNs::now() < at {
+        // Interrupted by a signal: the loop goes on.
+        let _ = thread::clock_nanosleep_absolute(ClockId::Monotonic, &request);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_never_ends_early() {
+        be_exact();
+        for _ in 0..20 {
+            let at = MonoNs::now().plus_ns(300_000);
+            sleep_until(at);
+            assert!(MonoNs::now() >= at);
+        }
+    }
+}
