@@ -8,7 +8,8 @@ use super::{ApiError, Chunk, Delta};
 use crate::record::request::EventKind;
 
 /// Choices that are told apart; engines allow 128 at most. Output of further ones still counts as
-/// output, but the answer never counts as finished.
+/// output, but the answer never counts as finished and its counts are no longer followed: a broken
+/// engine can't make the state grow.
 const MAX_CHOICES: usize = 1024;
 
 /// A fold of chunks: what an answer has shown so far. It keeps no text unless asked to.
@@ -108,6 +109,9 @@ impl StreamState {
             }
         }
         self.done |= delta.closes;
+        if self.too_many_choices {
+            return None;
+        }
         self.tally.absorb(delta)
     }
 

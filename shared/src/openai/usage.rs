@@ -104,6 +104,7 @@ impl Tally {
         }
         self.sum(&by_choice)
     }
+
     /// Choices counted apart as one request: completions add up, a prompt that all share counts
     /// once. How many prompts a completion had isn't seen here, so theirs stay unknown.
     fn sum(&self, by_choice: &BTreeMap<u32, Usage>) -> Option<Usage> {
