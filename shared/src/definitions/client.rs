@@ -85,7 +85,7 @@ pub const ITL_TOKEN: Definition = Definition {
 pub const E2E: Definition = Definition {
     symbol: "e2e_ms",
     name: "end-to-end latency",
-    formula: "done_ns - origin",
+    formula: "(done_ns, or end_ns where done_missing) - origin",
     unit: Unit::Milliseconds,
     start: TTFT.start,
     end: "arrival of [DONE]; without one, the clean end of the body after a finish reason; for a \
@@ -99,7 +99,7 @@ pub const E2E: Definition = Definition {
 pub const E2E_FROM_SENT: Definition = Definition {
     symbol: "e2e_from_sent_ms",
     name: "end-to-end latency, from sending",
-    formula: "done_ns - sent_start_ns",
+    formula: "(done_ns, or end_ns where done_missing) - sent_start_ns",
     unit: Unit::Milliseconds,
     start: TTFT_FROM_SENT.start,
     end: E2E.end,
