@@ -79,6 +79,7 @@ pub struct Delivery {
     hash: Option<Sha256>,
     blocked_ns: u64,
     blocked_since: Option<MonoNs>,
+    unblocked_at: Option<MonoNs>,
 }
 
 impl Delivery {
@@ -106,6 +107,7 @@ impl Delivery {
     pub(super) fn unblocked(&mut self, at: MonoNs) {
         if let Some(since) = self.blocked_since.take() {
             self.blocked_ns += at.since(since);
+            self.unblocked_at = Some(at);
         }
     }
 
@@ -113,6 +115,12 @@ impl Delivery {
     #[must_use]
     pub const fn blocked_since(&self) -> Option<MonoNs> {
         self.blocked_since
+    }
+
+    /// When the client last began to read again.
+    #[must_use]
+    pub const fn unblocked_at(&self) -> Option<MonoNs> {
+        self.unblocked_at
     }
 
     /// Time that writes were pending, in nanoseconds, one that still is included.
@@ -151,6 +159,8 @@ impl Delivery {
 pub struct State {
     /// First byte of this request's head.
     pub head_started: Option<MonoNs>,
+    /// The request was handed to the engine's connection (the last attempt's).
+    pub request_sent: Option<MonoNs>,
     /// How the answer leaves.
     pub delivery: Delivery,
     /// What the relay saw of the answer.

@@ -1,0 +1,190 @@
+//! From a connection's bytes to a request that may go upstream, or the answer that says no.
+//!
+//! head -> authenticate -> route -> size -> body -> model -> admit. All of it happens before
+//! pingora's proxy sees the request: bodies of any size and framing are whole and at hand then, so an
+//! attempt can be repeated, and an `Expect: 100-continue` is answered only after the caller and
+//! the size are known to be good.
+//!
+//! Limits: the head and the body have a deadline each, counted from the head's first byte and
+//! its end. A client that leaves is noticed by the read that fails.
+
+pub mod answer;
+mod body;
+pub mod ids;
+pub mod model;
+
+use http::{Method, Version, header};
+use inferscope_shared::clock::MonoNs;
+use inferscope_shared::record::gateway::Outcome;
+use pingora::ErrorType;
+use pingora::protocols::Stream;
+use pingora::protocols::http::v1::server::HttpSession as ClientSession;
+
+use crate::errors::Refusal;
+use crate::exchange::Exchange;
+use crate::listener::Connection;
+use crate::upstream;
+use ids::Ids;
+
+/// What became of the next request of a connection.
+pub enum Received {
+    /// There is none: the connection is over.
+    Closed,
+    /// It was answered here, and the connection goes on.
+    Answered(Stream),
+    /// It may go upstream.
+    Ready(Box<Exchange>, Envelope, Stream),
+}
+
+/// What pingora's proxy has to know of a request that stays with us.
+#[derive(Debug)]
+pub struct Envelope {
+    /// Its method.
+    pub method: Method,
+    /// Its version.
+    pub version: Version,
+    /// Whether the connection may serve another one.
+    pub keep_alive: bool,
+}
+
+/// Why a request does not go upstream.
+enum Stop {
+    /// The gateway says no.
+    Refused(Refusal),
+    /// The client left.
+    Gone,
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Receives the next request of `connection`.
+pub async fn receive(stream: Stream, connection: &mut Connection) -> Received {
+    let mut session = ClientSession::new(stream);
+    session.set_read_timeout(None);
+    session.set_pipelining_enabled(true);
+    let head = tokio::select! {
+        biased;
+        head = session.read_request() => Some(head),
+        () = connection.no_head_in_time() => None,
+    };
+    let now = MonoNs::now();
+    let Some(accept) = connection.track.lock().head_started else {
+        return Received::Closed;
+    };
+    let refusal = match head {
+        Some(Ok(Some(_))) => None,
+        Some(Ok(None)) => return Received::Closed,
+        Some(Err(error)) if *error.etype() == ErrorType::InvalidHTTPHeader => {
+            Some(Refusal::malformed_request())
+        }
+        Some(Err(_)) => return Received::Closed,
+        None => Some(Refusal::request_timeout()),
+    };
+    let ids = match &refusal {
+        None => Ids::of(&session.req_header().headers),
+        Some(_) => Ids::of(&http::HeaderMap::new()),
+    };
+    let mut exchange = Box::new(Exchange::new(
+        connection.services.clone(),
+        connection.track.clone(),
+        ids,
+        accept,
+    ));
+    if let Some(refusal) = refusal {
+        session.set_server_keepalive(None);
+        return answer::refuse(session, exchange, &refusal, connection).await;
+    }
+    exchange.times.head = Some(now);
+    match admit(&mut session, &mut exchange).await {
+        Ok(()) => hand_over(session, exchange, connection).await,
+        Err(Stop::Refused(refusal)) => {
+            answer::refuse(session, exchange, &refusal, connection).await
+        }
+        Err(Stop::Gone) => {
+            exchange.ended(Outcome::ClientGone, "client_gone");
+            exchange.settle();
+            Received::Closed
+        }
+    }
+}
+
+/// Everything that can refuse a request, in the order of what it costs.
+async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(), Stop> {
+    let services = exchange.services.clone();
+    let config = &services.config;
+    let request = session.req_header();
+    exchange.path = String::from_utf8_lossy(request.raw_path())
+        .split('?')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    exchange
+        .track
+        .expect_answer(request.method == Method::HEAD, config.records.hash);
+
+    let principal = services.auth.authenticate(&request.headers)?;
+    exchange.times.auth = Some(MonoNs::now());
+    exchange.principal = Some(principal.clone());
+    if services.draining() {
+        return Err(Refusal::draining().into());
+    }
+    let route = services
+        .routes
+        .resolve(&request.method, request.raw_path())?;
+    exchange.path.clone_from(&route.path);
+
+    exchange.body = body::read(session, config).await?;
+    exchange.bytes_in = exchange.body.len() as u64;
+    exchange.times.body = Some(MonoNs::now());
+
+    let facts = body::facts(&exchange.body, &services)?;
+    exchange.stream = facts.stream;
+    let name = facts.model.as_ref().map(|m| m.name.as_str());
+    exchange.model = name.map(str::to_owned);
+    if let Some(name) = name {
+        principal.may_use(name)?;
+    }
+    let target = services.router.target(name)?;
+    if let (Some(model), Some(upstream)) = (&facts.model, &target.upstream_model) {
+        exchange.body = model::rewrite(&exchange.body, model, upstream);
+    }
+    exchange.upstream_head = Some(upstream::head_for_pool(
+        session.req_header(),
+        &route,
+        &target,
+        &exchange.ids,
+        exchange.body.len(),
+    )?);
+    exchange.target = Some(target);
+    exchange.times.admitted = Some(MonoNs::now());
+    Ok(())
+}
+
+/// The connection's stream out of the session that read the request.
+async fn hand_over(
+    session: ClientSession,
+    exchange: Box<Exchange>,
+    connection: &Connection,
+) -> Received {
+    let envelope = Envelope {
+        method: session.req_header().method.clone(),
+        version: session.req_header().version,
+        keep_alive: session.will_keepalive(),
+    };
+    match connection.release(session).await {
+        Some(stream) => Received::Ready(exchange, envelope, stream),
+        None => Received::Closed,
+    }
+}
+
+/// Whether the client waits for a word before it sends its body.
+fn expects_continue(session: &ClientSession) -> bool {
+    session.req_header().version >= Version::HTTP_11
+        && session
+            .get_header(header::EXPECT)
+            .is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}

@@ -1,0 +1,228 @@
+//! The data ports: an accept loop, and each connection's way from request to request.
+//!
+//! The loop is ours and not pingora's server, for three things that one can't do: it binds port 0
+//! and says which port it got, it ends a drain with the last stream, and it puts its own stamped
+//! stream under pingora's proxy. Each connection runs in one task: intake reads a request, the
+//! proxy relays it, and a watchdog beside the proxy enforces the time limits.
+
+pub mod egress;
+pub mod stamped;
+pub mod track;
+mod watchdog;
+
+use std::os::fd::AsRawFd as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use inferscope_shared::clock::MonoNs;
+use pingora::apps::{HttpServerApp as _, ReusedHttpStream};
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v1::server::HttpSession as ClientSession;
+use pingora::proxy::HttpProxy;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+
+use crate::exchange::Exchange;
+use crate::intake::{self, Envelope, Received};
+use crate::proxy::Gateway;
+use crate::server::{Phase, Services};
+use stamped::{OnFin, StampedStream};
+use track::{Limit, Track};
+
+/// How long a connection may stay without a request.
+const IDLE: Duration = Duration::from_secs(75);
+/// How long the accept loop rests when the process is out of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+type ClientStream = StampedStream<TcpStream>;
+
+/// What all connections of a listener share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The gateway's parts.
+    pub services: Arc<Services>,
+    /// pingora's proxy around ours.
+    pub proxy: Arc<HttpProxy<Gateway>>,
+    /// Held by each connection: the drain is over when the last one drops it.
+    pub alive: mpsc::Sender<()>,
+}
+
+/// One client's connection.
+pub struct Connection {
+    /// The gateway's parts.
+    pub services: Arc<Services>,
+    /// What its stream stamps.
+    pub track: Arc<Track>,
+    phase: watch::Receiver<Phase>,
+    since: MonoNs,
+}
+
+/// Accepts until the drain begins.
+pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared) {
+    let mut phase = shared.services.phase.clone();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = phase.wait_for(|p| *p != Phase::Serving) => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((tcp, _)) => {
+                tokio::spawn(serve(tcp, on_fin, shared.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared) {
+    // Without it a small event would wait for the acknowledgement of the one before.
+    let _ = tcp.set_nodelay(true);
+    let track = Arc::new(Track::default());
+    let id = tcp.as_raw_fd();
+    let client: ClientStream = StampedStream::new(tcp, id, on_fin, track.clone());
+    let mut stream: Stream = Box::new(client);
+    let mut connection = Connection {
+        services: shared.services.clone(),
+        phase: shared.services.phase.clone(),
+        track,
+        since: MonoNs::now(),
+    };
+    loop {
+        connection.track.begin();
+        connection.since = MonoNs::now();
+        let reused = match intake::receive(stream, &mut connection).await {
+            Received::Closed => return,
+            Received::Answered(stream) => Some(stream),
+            Received::Ready(exchange, envelope, stream) => {
+                relay(&shared.proxy, exchange, &envelope, stream, &mut connection)
+                    .await
+                    .map(|reused| reused.consume().0)
+            }
+        };
+        match reused {
+            Some(next) => stream = next,
+            None => return,
+        }
+    }
+}
+
+/// Gives a request to pingora's proxy, with the watchdog beside it.
+async fn relay(
+    proxy: &Arc<HttpProxy<Gateway>>,
+    exchange: Box<Exchange>,
+    envelope: &Envelope,
+    stream: Stream,
+    connection: &mut Connection,
+) -> Option<ReusedHttpStream> {
+    let has_body = !exchange.body.is_empty();
+    let accept = exchange.times.accept;
+    let mut session = ServerSession::new_http1(stream);
+    session.set_pipelined_prefix(envelope.stand_in(has_body));
+    session.set_connection_user_context(Some(exchange));
+    connection.track.exchange();
+
+    let track = connection.track.clone();
+    let limits = connection.services.config.timeouts.clone();
+    // pingora's own shutdown signal stays unused: a drain is ours.
+    let (_never, shutdown) = watch::channel(false);
+    let mut serving = pin!(proxy.process_new_http(session, &shutdown));
+    let mut watching = pin!(watchdog::wait(&track, accept, &limits));
+    let mut cut = pin!(connection.phase.wait_for(|p| *p == Phase::Cut));
+    let mut armed = true;
+    loop {
+        tokio::select! {
+            biased;
+            reused = &mut serving => return reused,
+            limit = &mut watching, if armed => {
+                track.trip(limit);
+                armed = false;
+            }
+            _ = &mut cut, if armed => {
+                track.trip(Limit::Drain);
+                armed = false;
+            }
+        }
+    }
+}
+
+impl Envelope {
+    /// A head for pingora's proxy that stands for the request we hold, and one byte of body for
+    /// its body.
+    fn stand_in(&self, has_body: bool) -> BytesMut {
+        let version = if self.version < http::Version::HTTP_11 {
+            "HTTP/1.0"
+        } else {
+            "HTTP/1.1"
+        };
+        let connection = if self.keep_alive {
+            "keep-alive"
+        } else {
+            "close"
+        };
+        let body = if has_body {
+            "content-length: 1\r\n\r\nx"
+        } else {
+            "\r\n"
+        };
+        let head = format!(
+            "{} / {version}\r\nhost: gateway\r\nconnection: {connection}\r\n{body}",
+            self.method
+        );
+        BytesMut::from(head.as_bytes())
+    }
+}
+
+impl Connection {
+    /// Ends when the next head is overdue: none began within the idle time (or at all, once a
+    /// drain has begun), or one began and did not end in time.
+    pub async fn no_head_in_time(&mut self) {
+        let (since, limit) = (
+            self.since,
+            self.services.config.timeouts.request_head,
+        );
+        let track = self.track.clone();
+        let started = || track.lock().head_started;
+        let overdue = async {
+            loop {
+                let due = started().map_or(since.plus(IDLE), |first| first.plus(limit));
+                let now = MonoNs::now();
+                if now >= due {
+                    return;
+                }
+                // A head that begins meanwhile is due no later than the end of this sleep.
+                let left = Duration::from_nanos(due.since(now));
+                tokio::time::sleep(left.min(limit)).await;
+            }
+        };
+        let idle_drain = async {
+            let _ = self.phase.wait_for(|p| *p != Phase::Serving).await;
+            if started().is_some() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = overdue => {}
+            () = idle_drain => {}
+        }
+    }
+
+    /// The stream out of a session that has read its request, what the client sent after it put
+    /// back.
+    pub async fn release(&self, session: ClientSession) -> Option<Stream> {
+        if !session.will_keepalive() {
+            return Some(session.into_inner());
+        }
+        let (stream, ahead) = session.reuse().await.ok()??.into_parts();
+        let mut client = stream.into_any().downcast::<ClientStream>().ok()?;
+        client.unread(&ahead.unwrap_or_default());
+        Some(client)
+    }
+}

@@ -1,0 +1,261 @@
+//! pingora's side of a request: each phase notes what it saw and asks one module.
+//!
+//! By the time pingora gets a request, [`crate::intake`] has read, checked and buffered it, so
+//! the session here stands for a request with a one-byte body; the real one, of any size, is put
+//! in its place in [`ProxyHttp::request_body_filter`], again on each attempt. That is what makes
+//! a body larger than pingora's 64 KiB retry buffer work at all.
+//!
+//! The surprise: a request comes in as the "context of the connection's previous request", which
+//! is the one way to hand a value to pingora's own context.
+
+use std::any::Any;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{StatusCode, Version, header};
+use inferscope_shared::clock::MonoNs;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::prelude::{HttpPeer, Session};
+use pingora::protocols::Digest;
+use pingora::proxy::{FailToProxy, ProxyHttp};
+use pingora::{Error, ErrorType, Result};
+
+use crate::exchange::Exchange;
+use crate::relay::observe::Body;
+use crate::{fault, upstream};
+
+/// Attempts towards engines, the first included.
+const MAX_ATTEMPTS: u32 = 4;
+
+/// See the module head.
+#[derive(Debug, Default)]
+pub struct Gateway;
+
+/// Null only between pingora's making the context and its handing in the request.
+pub type Context = Option<Box<Exchange>>;
+
+fn exchange(ctx: &mut Context) -> Result<&mut Exchange> {
+    ctx.as_deref_mut()
+        .ok_or_else(|| Error::explain(ErrorType::InternalError, "a session without a request"))
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Context;
+
+    fn new_ctx(&self) -> Context {
+        None
+    }
+
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    fn on_connection_reuse(
+        &self,
+        _session: &mut Session,
+        ctx: &mut Context,
+        request: Box<dyn Any + Send + Sync>,
+    ) {
+        *ctx = request.downcast().ok();
+    }
+
+    async fn upstream_peer(
+        &self,
+        _session: &mut Session,
+        ctx: &mut Context,
+    ) -> Result<Box<HttpPeer>> {
+        let exchange = exchange(ctx)?;
+        let lease = exchange
+            .target
+            .as_ref()
+            .and_then(|target| target.pool.lease(&exchange.tried))
+            .ok_or_else(|| Error::explain(fault::NO_ENDPOINT, "the pool has no endpoint"))?;
+        let endpoint = lease.endpoint();
+        let resolved = endpoint.address.resolve().await;
+        exchange.attempts += 1;
+        exchange.endpoint = Some(endpoint.name.clone());
+        exchange.times.routed = Some(MonoNs::now());
+        let (address, addresses) = resolved
+            .map_err(|cause| Error::because(fault::UNRESOLVED, endpoint.name.clone(), cause))?;
+        exchange.addresses = addresses;
+        exchange.tried.push(lease.index());
+        exchange.lease = Some(lease);
+        Ok(upstream::peer(address, &exchange.services.config.timeouts))
+    }
+
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Context,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        if let Ok(exchange) = exchange(ctx) {
+            let another = exchange.may_try_another();
+            if let Some(lease) = &exchange.lease {
+                lease.endpoint().address.failed();
+            }
+            error.set_retry(another && exchange.attempts < MAX_ATTEMPTS);
+        }
+        error
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        _session: &mut Session,
+        reused: bool,
+        _peer: &HttpPeer,
+        _fd: std::os::unix::io::RawFd,
+        _digest: Option<&Digest>,
+        ctx: &mut Context,
+    ) -> Result<()> {
+        let exchange = exchange(ctx)?;
+        exchange.times.connected = Some(MonoNs::now());
+        exchange.conn_reused = Some(reused);
+        Ok(())
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _session: &mut Session,
+        request: &mut RequestHeader,
+        ctx: &mut Context,
+    ) -> Result<()> {
+        let exchange = exchange(ctx)?;
+        if let (Some(head), Some(lease)) = (&exchange.upstream_head, &exchange.lease) {
+            *request = upstream::head_for_endpoint(head, lease.endpoint())?;
+        }
+        exchange.sent(MonoNs::now());
+        Ok(())
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Context,
+    ) -> Result<()> {
+        let exchange = exchange(ctx)?;
+        if !exchange.body.is_empty() {
+            *body = Some(if end_of_stream {
+                exchange.body.clone()
+            } else {
+                Bytes::new()
+            });
+        }
+        exchange.sent(MonoNs::now());
+        Ok(())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> Result<()> {
+        if response.status.is_informational() {
+            return Ok(());
+        }
+        let exchange = exchange(ctx)?;
+        exchange.times.response_head = Some(MonoNs::now());
+        let body = Body::of(&response.headers);
+        exchange.track.lock().watch.head(body);
+        if body == Body::Events || is_event_stream(response) {
+            // With a length pingora would hold pieces back until its buffer is full.
+            response.remove_header(&header::CONTENT_LENGTH);
+        }
+        if response.status.is_server_error() {
+            exchange.ended(
+                inferscope_shared::record::gateway::Outcome::UpstreamError,
+                "status_5xx",
+            );
+        }
+        Ok(())
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> Result<()> {
+        if response.status.is_informational() {
+            return Ok(());
+        }
+        let exchange = exchange(ctx)?;
+        response.insert_header("x-request-id", &exchange.ids.request)?;
+        if session.req_header().version < Version::HTTP_11
+            && response
+                .remove_header(&header::TRANSFER_ENCODING)
+                .is_some()
+        {
+            // Such a client knows no chunks: its body ends with the connection.
+            session.set_keepalive(None);
+        }
+        if exchange.services.draining() {
+            session.set_keepalive(None);
+        }
+        Ok(())
+    }
+
+    fn upstream_response_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end_of_stream: bool,
+        ctx: &mut Context,
+    ) -> Result<Option<Duration>> {
+        if let (Some(bytes), Some(exchange)) = (body, ctx) {
+            exchange.track.lock().watch.take(bytes, MonoNs::now());
+        }
+        Ok(None)
+    }
+
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        session: &mut Session,
+        mut error: Box<Error>,
+        ctx: &mut Context,
+        client_reused: bool,
+    ) -> Box<Error> {
+        let untouched = session.response_written().is_none()
+            && ctx
+                .as_deref()
+                .is_some_and(|e| e.times.response_head.is_none() && e.attempts < MAX_ATTEMPTS);
+        // Only what a stale connection from the pool explains is tried again.
+        error.set_retry(untouched && client_reused && fault::is_stale(&error));
+        error
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        ctx: &mut Context,
+    ) -> FailToProxy {
+        let error_code = match ctx {
+            Some(exchange) => fault::answer(session, error, exchange).await,
+            None => StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
+        };
+        FailToProxy {
+            error_code,
+            can_reuse_downstream: false,
+        }
+    }
+
+    async fn logging(&self, _session: &mut Session, _error: Option<&Error>, ctx: &mut Context) {
+        if let Some(exchange) = ctx {
+            exchange.settle();
+        }
+    }
+}
+
+fn is_event_stream(response: &ResponseHeader) -> bool {
+    response
+        .headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"))
+}
