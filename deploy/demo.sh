@@ -1,41 +1,46 @@
 #!/usr/bin/env bash
-# The main job on an embedded default: a fake engine, the gateway before it, and the load generator
-# measuring both paths. Installs what is missing, builds, runs, prints the headline and the report's
-# path, and stops everything. Needs no GPU, no model and no free port of yours.
+# The main job on an embedded default: a fake engine, the gateway in front of it, and the load
+# generator measuring both paths. Installs what is missing, builds, runs, prints the headline table and
+# the report's path, and stops everything. Needs no GPU, no model, and picks free ports.
 # Usage: deploy/demo.sh [loadgen options, such as --requests 100]
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cd "$root"
-started=$SECONDS
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. tests/setup.sh
 
-tests/setup.sh demo
+setup build
 echo "demo: building (the first time takes some minutes)"
 cargo build --release --locked --quiet -p inferscope-gateway -p loadgen -p inferscope-fake-engine
-bin=target/release
-work=$(mktemp -d)
+echo "demo: built after $(elapsed)"
+
+logs=$(mktemp -d)
 pids=()
 stop() {
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
-  rm -rf "$work"
+  rm -rf "$logs"
 }
 trap stop EXIT
-trap 'exit 130' INT TERM
+# loadgen closes an interrupted run by itself; then this script ends.
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # Starts a server and waits for the JSON line that says where it listens.
-serve() {
-  local name=$1; shift
-  mkfifo "$work/$name.ready"
-  "$@" >"$work/$name.ready" 2>"$work/$name.log" &
+serve() { # NAME COMMAND...
+  local name=$1 out
+  shift
+  exec {out}< <(exec "$@" 2>"$logs/$name")
   pids+=($!)
-  if ! IFS= read -r -t 30 ready <"$work/$name.ready"; then
-    echo "demo: $name did not start; its log:" >&2
-    cat "$work/$name.log" >&2
+  if ! IFS= read -r -t 30 -u "$out" ready; then
+    echo "error: $name did not start; it said:" >&2
+    cat "$logs/$name" >&2
     exit 1
   fi
 }
-field() { sed -n "s/.*\"$1\":\[\{0,1\}\"\([^\"]*\)\".*/\1/p" <<<"$ready"; }
+field() { # NAME, of the last ready line
+  sed -n "s/.*\"$1\":\[\{0,1\}\"\([^\"]*\)\".*/\1/p" <<<"$ready"
+}
 
+bin=target/release
 serve engine "$bin/fake-engine" --listen 127.0.0.1:0 --ttft 50ms --itl 10ms
 engine=$(field listen)
 serve gateway "$bin/inferscope-gateway" run --upstream "http://$engine" --listen 127.0.0.1:0 \
@@ -48,5 +53,5 @@ code=0
 "$bin/loadgen" --path both --direct-url "http://$engine" --gateway-url "http://$gateway" \
   --gateway-records "http://$admin/records" --model fake-model --concurrency 1,2,4 --requests 40 \
   --input-tokens 64 --output-tokens 32 --slo ttft=200ms,tpot=50ms,e2e=5s,success=0.99 "$@" || code=$?
-echo "demo: done in $((SECONDS - started)) s, exit code $code"
+echo "demo: done after $(elapsed), exit code $code"
 exit "$code"

@@ -1,37 +1,73 @@
 #!/usr/bin/env bash
-# Every check of the project: format, lints, build, all tests, configuration files, a real llama.cpp
-# engine and the real OpenAI clients. Installs what is missing and says so.
+# Every check of this repository, from a bare Debian on: installs what is missing, then formatting,
+# lints, build, tests, configurations, a real engine, and the OpenAI clients. Stops at the first fault.
+# One profile and one target folder, so nothing is compiled twice.
 # Usage: tests/run.sh
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cd "$root"
-export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. tests/setup.sh
+export CARGO_TERM_COLOR=never
 
-times=()
-step() {
-  local name=$1 begin=$SECONDS
-  shift
-  echo "== $name"
-  "$@"
-  times+=("$(printf '%4d s  %s' $((SECONDS - begin)) "$name")")
+# Each step's title when it begins, and all durations at the end.
+durations=()
+step_name='' step_start=0
+step() { # TITLE
+  end_step
+  step_name=$1 step_start=$SECONDS
+  printf '\n==> [%s] %s\n' "$(elapsed)" "$1"
 }
-
-checked_configs() {
-  local file
-  for file in configs/gateway*.yaml; do
-    INFERSCOPE_KEY_SECRET=checked-only ENGINE_API_KEY=checked-only INFERSCOPE_ADMIN_TOKEN=checked-only \
-      target/release/inferscope-gateway check -c "$file"
-  done
+end_step() {
+  [ -z "$step_name" ] || durations+=("$(printf '%4d s  %s' $((SECONDS - step_start)) "$step_name")")
 }
+finish() {
+  local code=$?
+  end_step
+  printf '\n'
+  printf '%s\n' "${durations[@]}"
+  if [ "$code" = 0 ]; then
+    printf 'all checks passed in %s\n' "$(elapsed)"
+  else
+    printf 'FAILED in "%s" after %s, exit code %d\n' "$step_name" "$(elapsed)" "$code"
+  fi
+}
+trap finish EXIT
 
-step "set-up" tests/setup.sh tests
-step "format" cargo fmt --all --check
-step "lints" cargo clippy --release --locked --workspace --all-targets --quiet -- -D warnings
-step "build" cargo build --release --locked --workspace --quiet
-step "configuration files" checked_configs
-step "real engine: install" tests/engines/llamacpp.sh install
-step "real clients: install" tests/clients/install.sh
-step "tests" cargo test --release --locked --workspace --no-fail-fast
+step "Tools"
+setup tests
+cargo --version
 
-printf '\n== all checks passed\n'
-printf '%s\n' "${times[@]}" "$(printf '%4d s  in all' "$SECONDS")"
+step "Scripts"
+for script in deploy/*.sh tests/*.sh tests/*/*.sh .ci/run; do
+  bash -n "$script"
+done
+
+step "Formatting"
+cargo fmt --all --check
+
+step "Lints"
+cargo clippy --release --locked --workspace --all-targets -- -D warnings
+
+if cargo deny --version >/dev/null 2>&1; then
+  step "Licences and advisories"
+  cargo deny check
+fi
+
+step "Build"
+cargo build --release --locked --workspace
+
+step "Configurations"
+# Secrets that the files name; `check` only needs them to be there.
+export INFERSCOPE_KEY_SECRET=for-the-check ENGINE_API_KEY=for-the-check INFERSCOPE_ADMIN_TOKEN=for-the-check
+for file in configs/gateway*.yaml; do
+  target/release/inferscope-gateway check -c "$file"
+done
+
+step "Tests"
+cargo test --release --locked --workspace
+
+step "Engine and clients"
+tests/engines/llamacpp.sh install
+tests/clients/install.sh
+
+step "A real engine, and the OpenAI clients"
+cargo test --release --locked -p inferscope-tests --test scenarios -- --ignored --test-threads 1
