@@ -1,0 +1,147 @@
+//! Runs of the load generator and the evidence they leave.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context as _, Result};
+use inferscope_shared::record::request::RequestRecord;
+use serde_json::Value;
+
+use crate::process::command;
+
+/// A folder for results, gone with the value.
+#[derive(Debug)]
+pub struct Lab {
+    folder: tempfile::TempDir,
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Run {
+    /// Exit code, `None` after a signal.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// The results folder.
+    pub results: PathBuf,
+    /// The run's id.
+    pub id: String,
+}
+
+impl Lab {
+    /// An empty folder.
+    ///
+    /// # Errors
+    /// None can be made.
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            folder: tempfile::tempdir()?,
+        })
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// `loadgen` with these arguments, results and reports going to this folder.
+    ///
+    /// # Errors
+    /// It is not built.
+    pub fn command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = command("loadgen", arguments)?;
+        command
+            .current_dir(self.path())
+            .arg("--results-dir")
+            .arg(self.path().join("results"));
+        Ok(command)
+    }
+
+    /// Runs to the end under the given run id.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn run(&self, id: &str, arguments: &[&str]) -> Result<Run> {
+        let output = self.command(arguments)?.args(["--run-id", id]).output()?;
+        Ok(self.finished(id, &output))
+    }
+
+    /// What is left of a run that ended with `output`.
+    #[must_use]
+    pub fn finished(&self, id: &str, output: &Output) -> Run {
+        Run {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            results: self.path().join("results"),
+            id: id.to_owned(),
+        }
+    }
+}
+
+impl Run {
+    /// A file of the run's raw folder.
+    #[must_use]
+    pub fn raw(&self, name: &str) -> PathBuf {
+        self.results.join("raw").join(&self.id).join(name)
+    }
+
+    /// A file of the run's processed folder.
+    #[must_use]
+    pub fn processed(&self, name: &str) -> PathBuf {
+        self.results.join("processed").join(&self.id).join(name)
+    }
+
+    /// All request records, in order of their end.
+    ///
+    /// # Errors
+    /// The file is missing or a line is no record.
+    pub fn requests(&self) -> Result<Vec<RequestRecord>> {
+        let text = self.text(&self.raw("requests.jsonl"))?;
+        text.lines()
+            .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
+            .collect()
+    }
+
+    /// The records of measured requests.
+    ///
+    /// # Errors
+    /// As [`Run::requests`].
+    pub fn measured(&self) -> Result<Vec<RequestRecord>> {
+        let mut records = self.requests()?;
+        records.retain(|r| r.phase == inferscope_shared::record::request::Phase::Measure);
+        Ok(records)
+    }
+
+    /// A JSON file.
+    ///
+    /// # Errors
+    /// It is missing or no JSON.
+    pub fn json(&self, path: &Path) -> Result<Value> {
+        serde_json::from_str(&self.text(path)?).with_context(|| path.display().to_string())
+    }
+
+    /// The verdict's word.
+    ///
+    /// # Errors
+    /// There is no `validation.json`.
+    pub fn verdict(&self) -> Result<String> {
+        let validation = self.json(&self.raw("validation.json"))?;
+        Ok(validation["status"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn text(&self, path: &Path) -> Result<String> {
+        fs::read_to_string(path).with_context(|| {
+            format!(
+                "{} is missing; loadgen ended with {:?} and said:\n{}",
+                path.display(),
+                self.code,
+                self.stderr
+            )
+        })
+    }
+}
