@@ -5,8 +5,10 @@
 //! is analysed offline. Secrets never enter it: an API key is named by the place it lies in.
 
 pub mod duration;
+pub mod file;
 pub mod rules;
 pub mod settings;
+mod yaml;
 
 use std::path::PathBuf;
 use std::time::Duration;

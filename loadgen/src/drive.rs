@@ -29,8 +29,8 @@ use crate::client::connection::{Connection, Pool};
 use crate::client::exchange::{self, Cut, Exchange, Limits};
 use crate::client::target::Target;
 use crate::config::Resolved;
-use crate::plan::Point;
 use crate::plan::body::Prepared;
+use crate::plan::{Plan, Point};
 use health::{Health, Issue};
 
 /// Counters that other threads look at.
@@ -82,7 +82,7 @@ pub struct PointEnd {
 pub(crate) struct Running {
     session: Arc<Session>,
     arm: Arc<Arm>,
-    point: Arc<Point>,
+    plan: Arc<Plan>,
     index: usize,
     limits: Limits,
     target: Target,
@@ -97,7 +97,7 @@ impl Running {
     pub(crate) fn new(
         session: &Arc<Session>,
         arm: &Arc<Arm>,
-        point: &Arc<Point>,
+        plan: &Arc<Plan>,
         index: usize,
     ) -> Arc<Self> {
         let timeouts = &session.config.timeouts;
@@ -105,7 +105,7 @@ impl Running {
         Arc::new(Self {
             session: Arc::clone(session),
             arm: Arc::clone(arm),
-            point: Arc::clone(point),
+            plan: Arc::clone(plan),
             index,
             limits: Limits {
                 first_byte: timeouts.first_byte,
@@ -121,6 +121,10 @@ impl Running {
         })
     }
 
+    pub(crate) fn point(&self) -> &Point {
+        &self.plan.points[self.index]
+    }
+
     /// When measured requests are no longer issued, once the first one was.
     fn time_limit(&self) -> Option<MonoNs> {
         let from = self.measured_from.load(Ordering::Relaxed);
@@ -130,7 +134,7 @@ impl Running {
 
     /// Sends one request, hands what came of it to the sink, and keeps the connection.
     async fn send(&self, job: Prepared, intended: MonoNs) {
-        let arrival = &self.point.arrivals[job.index];
+        let arrival = &self.point().arrivals[job.index];
         let gauges = &self.session.gauges;
         gauges.in_flight.fetch_add(1, Ordering::Relaxed);
         let dispatched = MonoNs::now();
@@ -236,13 +240,13 @@ impl Running {
 pub async fn run_point(
     session: &Arc<Session>,
     arm: &Arc<Arm>,
-    point: &Arc<Point>,
+    plan: &Arc<Plan>,
     index: usize,
     jobs: feed::Jobs,
 ) -> PointEnd {
-    let running = Running::new(session, arm, point, index);
+    let running = Running::new(session, arm, plan, index);
     let start = MonoNs::now();
-    let stop_reason = if point.load.is_open() {
+    let stop_reason = if running.point().load.is_open() {
         running.watch_over(open::run(&running, jobs)).await
     } else {
         running.watch_over(closed::run(&running, jobs)).await

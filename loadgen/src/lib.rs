@@ -10,10 +10,15 @@
 //! All intervals are CLOCK_MONOTONIC nanoseconds until they become `_ms` in results.
 
 pub mod artifacts;
+pub mod cli;
 pub mod client;
 pub mod config;
 pub mod drive;
 pub mod plan;
+pub mod preflight;
+pub mod progress;
+pub mod records;
+pub mod run;
 
 pub mod analysis;
 pub mod attribution;

@@ -139,7 +139,12 @@ impl Plan {
                             config,
                             workload.as_ref(),
                             words,
-                            Place { block, arm, phase, seq },
+                            Place {
+                                block,
+                                arm,
+                                phase,
+                                seq,
+                            },
                             offset_ns,
                         )
                     })

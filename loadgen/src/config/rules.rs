@@ -5,6 +5,8 @@ use jiff::Timestamp;
 use super::{Arrival, Resolved};
 use crate::client::target::Target;
 
+const NOT_A_PLACE: &str = "is written out or misspelt; name where it lies, env:NAME or file:/path";
+
 const RUN_ID_CHARS: usize = 80;
 
 /// A run id that no other run has: the time to the second and a random part.
@@ -31,33 +33,33 @@ pub fn check(config: &Resolved, faults: &mut Vec<String>) {
         ));
     }
     for arm in &config.arms {
-        if !arm.url.is_empty() {
-            if let Err(e) = Target::parse(&arm.url) {
-                fault(format!("arms.{}.url: {e}", arm.name));
-            }
+        if !arm.url.is_empty()
+            && let Err(e) = Target::parse(&arm.url)
+        {
+            fault(format!("arms.{}.url: {e}", arm.name));
         }
-        if let Some(key) = &arm.api_key {
-            if let Err(why) = read_secret(key) {
-                fault(format!("arms.{}.api_key {why}", arm.name));
-            }
-        }
-    }
-    if let Some(url) = config.engine.url.as_deref().filter(|u| !u.is_empty()) {
-        if let Err(e) = Target::parse(url) {
-            fault(format!("engine.url: {e}"));
+        if let Some(key) = &arm.api_key
+            && !matches!(key.split_once(':'), Some(("env" | "file", _)))
+        {
+            fault(format!("arms.{}.api_key: {NOT_A_PLACE}", arm.name));
         }
     }
-    if let Some(t) = config.request.temperature {
-        if !(0.0..=10.0).contains(&t) {
-            fault(format!("request.temperature {t}: give 0 to 10"));
-        }
+    if let Some(url) = config.engine.url.as_deref().filter(|u| !u.is_empty())
+        && let Err(e) = Target::parse(url)
+    {
+        fault(format!("engine.url: {e}"));
     }
-    if let Some(body) = &config.request.body {
-        if let Err(e) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(body) {
-            fault(format!(
-                "request.body {body:?}: is no JSON object ({e}); write it like '{{\"cache_prompt\": false}}'"
-            ));
-        }
+    if let Some(t) = config.request.temperature
+        && !(0.0..=10.0).contains(&t)
+    {
+        fault(format!("request.temperature {t}: give 0 to 10"));
+    }
+    if let Some(body) = &config.request.body
+        && let Err(e) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(body)
+    {
+        fault(format!(
+            "request.body {body:?}: is no JSON object ({e}); write it like '{{\"cache_prompt\": false}}'"
+        ));
     }
     if config.prompts.input_tokens == 0 {
         fault("prompts.input_tokens 0: ask for at least 1".to_owned());
@@ -100,7 +102,10 @@ fn check_load(config: &Resolved, faults: &mut Vec<String>) {
                 fault("load.arrival replay: the workload's own times are the load; leave rate and concurrency out".to_owned());
             }
             if config.prompts.workload.is_none() {
-                fault("load.arrival replay: needs prompts.workload with at_ms on each line".to_owned());
+                fault(
+                    "load.arrival replay: needs prompts.workload with at_ms on each line"
+                        .to_owned(),
+                );
             }
         }
     }
@@ -119,7 +124,9 @@ fn check_load(config: &Resolved, faults: &mut Vec<String>) {
     let labels: Vec<String> = load.values().iter().map(super::LoadValue::label).collect();
     for (i, label) in labels.iter().enumerate() {
         if labels[..i].contains(label) {
-            fault(format!("load {label}: listed twice; each load is one point"));
+            fault(format!(
+                "load {label}: listed twice; each load is one point"
+            ));
         }
     }
     if load.max_in_flight == 0 {
@@ -152,11 +159,7 @@ pub fn read_secret(source: &str) -> Result<String, String> {
         Some(("file", path)) => {
             std::fs::read_to_string(path).map_err(|e| format!("{source}: cannot be read ({e})"))?
         }
-        _ => {
-            return Err(
-                "is written out or misspelt; name where it lies, env:NAME or file:/path".to_owned(),
-            );
-        }
+        _ => return Err(NOT_A_PLACE.to_owned()),
     };
     let secret = secret.trim().to_owned();
     if secret.is_empty() || !secret.bytes().all(|b| b.is_ascii_graphic()) {
@@ -209,18 +212,90 @@ mod tests {
         let faults = |s: Settings| s.resolve(false).unwrap_err().join("\n");
         let some = |text: &str| Some(text.to_owned());
         for (settings, says) in [
-            (Settings { requests: Some(0), ..good() }, "load.requests 0"),
-            (Settings { duration: Some(Duration::ZERO), ..good() }, "load.duration 0s"),
-            (Settings { run_id: some("a/b"), ..good() }, "run_id \"a/b\""),
-            (Settings { rate: Some(vec![0.0]), ..good() }, "load.rate 0"),
-            (Settings { rate: Some(vec![f64::INFINITY]), ..good() }, "load.rate inf"),
-            (Settings { concurrency: Some(vec![0]), ..good() }, "load.concurrency 0"),
-            (Settings { concurrency: Some(vec![2, 2]), ..good() }, "c2: listed twice"),
-            (Settings { body: some("[1]"), ..good() }, "request.body"),
-            (Settings { model: None, ..good() }, "request.model: missing"),
-            (Settings { arrival: Some(Arrival::Poisson), ..good() }, "load.rate: missing"),
-            (Settings { output_tokens: Some(0), ..good() }, "prompts.output_tokens 0"),
-            (Settings { gateway_records: some("https://x/records"), ..good() }, "gateway_records"),
+            (
+                Settings {
+                    requests: Some(0),
+                    ..good()
+                },
+                "load.requests 0",
+            ),
+            (
+                Settings {
+                    duration: Some(Duration::ZERO),
+                    ..good()
+                },
+                "load.duration 0s",
+            ),
+            (
+                Settings {
+                    run_id: some("a/b"),
+                    ..good()
+                },
+                "run_id \"a/b\"",
+            ),
+            (
+                Settings {
+                    rate: Some(vec![0.0]),
+                    ..good()
+                },
+                "load.rate 0",
+            ),
+            (
+                Settings {
+                    rate: Some(vec![f64::INFINITY]),
+                    ..good()
+                },
+                "load.rate inf",
+            ),
+            (
+                Settings {
+                    concurrency: Some(vec![0]),
+                    ..good()
+                },
+                "load.concurrency 0",
+            ),
+            (
+                Settings {
+                    concurrency: Some(vec![2, 2]),
+                    ..good()
+                },
+                "c2: listed twice",
+            ),
+            (
+                Settings {
+                    body: some("[1]"),
+                    ..good()
+                },
+                "request.body",
+            ),
+            (
+                Settings {
+                    model: None,
+                    ..good()
+                },
+                "request.model: missing",
+            ),
+            (
+                Settings {
+                    arrival: Some(Arrival::Poisson),
+                    ..good()
+                },
+                "load.rate: missing",
+            ),
+            (
+                Settings {
+                    output_tokens: Some(0),
+                    ..good()
+                },
+                "prompts.output_tokens 0",
+            ),
+            (
+                Settings {
+                    gateway_records: some("https://x/records"),
+                    ..good()
+                },
+                "gateway_records",
+            ),
         ] {
             let text = faults(settings);
             assert!(text.contains(says), "{says}: {text}");
@@ -238,6 +313,9 @@ mod tests {
         let mut s = good();
         s.direct.api_key = Some("sk-very-secret".to_owned());
         let text = s.resolve(false).unwrap_err().join("\n");
-        assert!(text.contains("env:NAME") && !text.contains("very-secret"), "{text}");
+        assert!(
+            text.contains("env:NAME") && !text.contains("very-secret"),
+            "{text}"
+        );
     }
 }

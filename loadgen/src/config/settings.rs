@@ -35,7 +35,10 @@ pub struct ArmSettings {
 
 /// Everything that a file or a command line can say.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[expect(missing_docs, reason = "each field is one of the configuration's, documented there")]
+#[expect(
+    missing_docs,
+    reason = "each field is one of the configuration's, documented there"
+)]
 pub struct Settings {
     pub run_id: Option<String>,
     pub candidate_id: Option<String>,
@@ -70,7 +73,10 @@ pub struct Settings {
 
 /// Time limits, as far as they are stated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each field is one of the configuration's, documented there")]
+#[expect(
+    missing_docs,
+    reason = "each field is one of the configuration's, documented there"
+)]
 pub struct TimeoutSettings {
     pub connect: Option<Duration>,
     pub first_byte: Option<Duration>,
@@ -221,8 +227,18 @@ impl Settings {
             }
         });
         let all = [
-            ("direct", ArmKind::Direct, &self.direct, path != Path::Gateway),
-            ("gateway", ArmKind::Gateway, &self.gateway, path != Path::Direct),
+            (
+                "direct",
+                ArmKind::Direct,
+                &self.direct,
+                path != Path::Gateway,
+            ),
+            (
+                "gateway",
+                ArmKind::Gateway,
+                &self.gateway,
+                path != Path::Direct,
+            ),
         ];
         all.into_iter()
             .filter(|(.., wanted)| *wanted)

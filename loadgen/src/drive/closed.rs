@@ -15,7 +15,7 @@ use super::feed::Jobs;
 use crate::artifacts::manifest::StopReason;
 
 pub(crate) async fn run(running: &Arc<Running>, jobs: Jobs) -> StopReason {
-    let slots = running.point.load.value.unwrap_or(1.0) as u32;
+    let slots = running.point().load.value.unwrap_or(1.0) as u32;
     let stagger = running.session.config.load.stagger;
     let mut set = JoinSet::new();
     for slot in 0..slots {
@@ -29,7 +29,7 @@ pub(crate) async fn run(running: &Arc<Running>, jobs: Jobs) -> StopReason {
             Ok(other) => reason = other,
         }
     }
-    if reason != StopReason::Requests && running.point.planned.is_some() {
+    if reason != StopReason::Requests && running.point().planned.is_some() {
         let why = match reason {
             StopReason::EngineGone => "engine_gone",
             StopReason::Interrupted => "interrupted",
@@ -60,7 +60,7 @@ async fn drive_slot(running: Arc<Running>, jobs: Jobs, delay: Duration) -> StopR
         let Some(job) = jobs.next().await else {
             return StopReason::Requests;
         };
-        debug_assert_ne!(running.point.arrivals[job.index].phase, Phase::Drain);
+        debug_assert_ne!(running.point().arrivals[job.index].phase, Phase::Drain);
         running.send(job, free).await;
     }
 }

@@ -8,8 +8,8 @@ use tokio::sync::{Mutex, mpsc};
 use super::timer;
 use crate::client::target::Target;
 use crate::config::Resolved;
+use crate::plan::Plan;
 use crate::plan::body::{Builder, Prepared};
-use crate::plan::{Plan, Point};
 
 /// Requests that wait, built. Enough for any burst, and little memory at usual prompt lengths.
 const AHEAD: usize = 256;
@@ -42,7 +42,7 @@ impl Jobs {
 pub fn start(
     config: Arc<Resolved>,
     plan: Arc<Plan>,
-    point: Arc<Point>,
+    point: usize,
     target: Target,
     api_key: Option<String>,
 ) -> std::io::Result<Jobs> {
@@ -52,9 +52,10 @@ pub fn start(
         .spawn(move || {
             timer::stand_back();
             let builder = Builder::new(&config, &plan, target, api_key);
+            let point = &plan.points[point];
             for (index, arrival) in point.arrivals.iter().enumerate() {
                 // Checked in preflight: ids and keys are sendable header values.
-                let Ok(job) = builder.build(&point, index, arrival) else {
+                let Ok(job) = builder.build(point, index, arrival) else {
                     return;
                 };
                 if sender.blocking_send(job).is_err() {

@@ -68,8 +68,7 @@ impl Health {
         } else {
             self.failures.store(0, Ordering::Relaxed);
         }
-        exchange.status == Some(200)
-            && matches!(exchange.ending, Ending::Clean | Ending::AfterDone)
+        exchange.status == Some(200) && matches!(exchange.ending, Ending::Clean | Ending::AfterDone)
     }
 
     /// A suspicion turned out wrong.
@@ -138,6 +137,8 @@ pub struct Probe {
     pub engine: Option<Target>,
     /// Key for the arm.
     pub api_key: Option<String>,
+    /// Key for the engine.
+    pub engine_key: Option<String>,
 }
 
 impl Probe {
@@ -148,14 +149,17 @@ impl Probe {
     pub async fn is_alive(&self) -> Result<(), String> {
         for (target, key) in [
             (Some(&self.arm), self.api_key.as_deref()),
-            (self.engine.as_ref(), None),
+            (self.engine.as_ref(), self.engine_key.as_deref()),
         ] {
             let Some(target) = target else { continue };
             let path = target.path("/v1/models");
             match simple::ask(target, Method::GET, &path, key, None, PROBE_LIMIT).await {
                 Ok(answer) if !matches!(answer.status, 502..=504) => {}
                 Ok(answer) => {
-                    return Err(format!("{target} answers /v1/models with {}", answer.status));
+                    return Err(format!(
+                        "{target} answers /v1/models with {}",
+                        answer.status
+                    ));
                 }
                 Err(e) => return Err(format!("{target} gives no answer: {e}")),
             }

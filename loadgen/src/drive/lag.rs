@@ -131,7 +131,10 @@ mod tests {
     fn a_second_of_stamps_becomes_nearest_rank_percentiles() {
         let mut lags: Vec<u64> = (1..=100).rev().map(|ms| ms * 1_000_000).collect();
         let lag = Lag::of(&mut lags);
-        assert_eq!((lag.p50, lag.p99, lag.max), (Some(50.0), Some(99.0), Some(100.0)));
+        assert_eq!(
+            (lag.p50, lag.p99, lag.max),
+            (Some(50.0), Some(99.0), Some(100.0))
+        );
         assert_eq!(Lag::of(&mut []).max, None);
     }
 }

@@ -23,7 +23,7 @@ const LEAD_NS: u64 = 20_000_000;
 pub(crate) async fn run(running: &Arc<Running>, jobs: Jobs) -> StopReason {
     let start = MonoNs::now().plus_ns(LEAD_NS);
     let at: Vec<MonoNs> = running
-        .point
+        .point()
         .arrivals
         .iter()
         .map(|a| start.plus_ns(a.offset_ns.unwrap_or(0)))
@@ -71,7 +71,7 @@ pub(crate) async fn run(running: &Arc<Running>, jobs: Jobs) -> StopReason {
 
 /// Which of the two limits cut the schedule when it was planned.
 fn ended_by(running: &Running) -> StopReason {
-    let planned = running.point.planned.unwrap_or(0);
+    let planned = running.point().planned.unwrap_or(0);
     match running.session.config.load.requests {
         Some(n) if planned >= n => StopReason::Requests,
         _ => StopReason::Duration,

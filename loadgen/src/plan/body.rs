@@ -78,7 +78,10 @@ impl<'a> Builder<'a> {
         };
         let mut request = Request::post(self.target.path(path))
             .header("host", self.target.host_header())
-            .header("user-agent", concat!("inferscope-loadgen/", env!("CARGO_PKG_VERSION")))
+            .header(
+                "user-agent",
+                concat!("inferscope-loadgen/", env!("CARGO_PKG_VERSION")),
+            )
             .header("accept", "text/event-stream")
             .header("accept-encoding", "identity")
             .header("content-type", "application/json")

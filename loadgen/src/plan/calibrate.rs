@@ -129,9 +129,10 @@ impl<'a> Tokenizer<'a> {
             after: String::new(),
         };
         if tokenizer.endpoint == Endpoint::Chat {
-            tokenizer.dialect = tokenizer.llamacpp_template().await.map_err(|llamacpp| {
-                format!("no tokenizer at {target}: {vllm}; {llamacpp}")
-            })?;
+            tokenizer.dialect = tokenizer
+                .llamacpp_template()
+                .await
+                .map_err(|llamacpp| format!("no tokenizer at {target}: {vllm}; {llamacpp}"))?;
         }
         tokenizer
             .count("time")

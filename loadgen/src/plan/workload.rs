@@ -70,8 +70,12 @@ impl Workload {
             },
             why,
         };
-        let bytes = std::fs::read(path)
-            .map_err(|e| fault(0, format!("cannot be read ({e}); give the path of a JSONL file")))?;
+        let bytes = std::fs::read(path).map_err(|e| {
+            fault(
+                0,
+                format!("cannot be read ({e}); give the path of a JSONL file"),
+            )
+        })?;
         let mut lines = Vec::new();
         for (i, raw) in bytes.split(|&b| b == b'\n').enumerate() {
             let number = i + 1;
@@ -92,7 +96,10 @@ impl Workload {
             lines.push(line);
         }
         if lines.is_empty() {
-            return Err(fault(0, "has no requests; write at least one line".to_owned()));
+            return Err(fault(
+                0,
+                "has no requests; write at least one line".to_owned(),
+            ));
         }
         Ok(Self { lines })
     }
@@ -116,7 +123,7 @@ fn check(line: &Line, before: Option<&Line>) -> Result<(), String> {
     match (&line.prompt, &line.messages) {
         (None, None) => return Err("has neither prompt nor messages; give one".to_owned()),
         (Some(_), Some(_)) => return Err("has both prompt and messages; keep one".to_owned()),
-        (None, Some(m)) if !m.as_array().is_some_and(|m| !m.is_empty()) => {
+        (None, Some(m)) if m.as_array().is_none_or(|m| m.is_empty()) => {
             return Err("messages is no list of at least one message".to_owned());
         }
         _ => {}
@@ -163,15 +170,27 @@ mod tests {
     #[test]
     fn every_fault_names_its_line() {
         for (text, says) in [
-            (&b"{\"prompt\":\"a\"}\nnonsense"[..], "w.jsonl:2: is no workload line"),
+            (
+                &b"{\"prompt\":\"a\"}\nnonsense"[..],
+                "w.jsonl:2: is no workload line",
+            ),
             (b"\xff", ":1: is not UTF-8"),
             (b"{}", "neither prompt nor messages"),
             (b"{\"prompt\":\"a\",\"messages\":[]}", "both"),
             (b"{\"messages\":[]}", "no list"),
             (b"{\"prompt\":\"a\",\"promt\":1}", "unknown field"),
-            (b"{\"prompt\":\"a\",\"at_ms\":2}\n{\"prompt\":\"a\"}", "on some lines"),
-            (b"{\"prompt\":\"a\",\"at_ms\":2}\n{\"prompt\":\"a\",\"at_ms\":1}", "goes back"),
-            (b"{\"prompt\":\"a\",\"output_tokens\":0}", "output_tokens is 0"),
+            (
+                b"{\"prompt\":\"a\",\"at_ms\":2}\n{\"prompt\":\"a\"}",
+                "on some lines",
+            ),
+            (
+                b"{\"prompt\":\"a\",\"at_ms\":2}\n{\"prompt\":\"a\",\"at_ms\":1}",
+                "goes back",
+            ),
+            (
+                b"{\"prompt\":\"a\",\"output_tokens\":0}",
+                "output_tokens is 0",
+            ),
             (b"\n\n", "has no requests"),
         ] {
             let error = read(text).unwrap_err();

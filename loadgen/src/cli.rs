@@ -1,0 +1,101 @@
+//! The command line: what can be said, not what is done.
+//!
+//! `loadgen --path both …` is the short form of `loadgen run --path both …`. Flags are laid over
+//! the configuration file. Units are part of a value (`200ms`, `5s`), never of a flag's meaning.
+
+pub mod run_args;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use run_args::RunArgs;
+
+/// Load generator that measures LLM serving, its own error included, and decides whether a run
+/// can be believed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "loadgen",
+    version,
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true,
+    after_help = EXAMPLES
+)]
+pub struct Cli {
+    /// What to do; `run` when left out.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Flags of `run`.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  Direct against gateway, three levels of concurrency:
+    loadgen --path both --direct-url http://127.0.0.1:8000 --gateway-url http://127.0.0.1:8080 \\
+      --api-key-env KEY --model m --concurrency 1,2,4 --requests 20 \\
+      --gateway-records http://127.0.0.1:9091/records
+  Ten requests a second for a minute, judged by an SLO:
+    loadgen --direct-url http://127.0.0.1:8000 --model m --rate 10 --arrival poisson \\
+      --duration 60s --slo ttft=200ms,tpot=50ms,success=0.99,at=p95
+  From a file, with one flag laid over it:
+    loadgen run -c configs/experiment.yaml --seed 7
+  Look at a run again, offline:
+    loadgen show RUN        loadgen validate RUN        loadgen report RUN
+
+Exit codes: 0 valid, 1 run failed, 2 usage or configuration, 3 INVALID, 4 INCONCLUSIVE,
+130/143 interrupted (what was measured is kept).";
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a measurement.
+    Run(RunArgs),
+    /// Say what a run would send, without sending it.
+    Plan(RunArgs),
+    /// Show the result of a run.
+    Show(OfRun),
+    /// Judge a run again from its raw files; the exit code tells the verdict.
+    Validate(OfRun),
+    /// Write a run's report and charts again from its raw files.
+    Report(OfRun),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// A run to look at.
+#[derive(Debug, Clone, Args)]
+pub struct OfRun {
+    /// Run id, or the path of results/raw/<run-id>.
+    pub run: String,
+    /// Where runs lie.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub results_dir: PathBuf,
+    /// JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_is_the_default_command() {
+        let cli = Cli::parse_from(["loadgen", "--path", "both", "-c", "x.yaml"]);
+        assert!(cli.command.is_none());
+        let long = Cli::parse_from(["loadgen", "run", "--path", "both", "-c", "x.yaml"]);
+        assert!(matches!(long.command, Some(Command::Run(_))));
+    }
+}

@@ -1,0 +1,77 @@
+use super::*;
+use crate::config::{Arrival, EngineKind, Salt};
+
+const FULL: &str = r#"
+version: 1
+run_id: r-1
+candidate_id: base
+seed: 7
+path: both
+arms:
+  direct: {url: "http://127.0.0.1:8000"}
+  gateway: {url: "http://127.0.0.1:8080/v1", api_key: "env:HOME"}
+engine: {kind: fake}
+gpu: none
+request: {endpoint: completions, model: m, temperature: 0, body: '{"cache_prompt": false}'}
+prompts: {input_tokens: 32, output_tokens: 8, salt: per_run}
+load: {arrival: poisson, rate: [2.5, 10], requests: 20, duration: 30s, warmup: 4, stagger: 100ms, max_in_flight: 64}
+slo: ttft=200ms,success=0.99
+gateway_records: http://127.0.0.1:9091/records
+timeouts: {idle: 5s, after_done: 200ms}
+results_dir: out/results
+"#;
+
+#[test]
+fn a_full_file_is_read_and_its_resolved_form_reads_back_to_the_same() {
+    let resolved = parse("x.yaml", FULL).unwrap().resolve(false).unwrap();
+    assert_eq!(resolved.engine.kind, EngineKind::Fake);
+    assert_eq!(resolved.prompts.salt, Salt::PerRun);
+    assert_eq!(resolved.load.arrival, Arrival::Poisson);
+    assert_eq!(
+        resolved.engine.url.as_deref(),
+        Some("http://127.0.0.1:8000")
+    );
+    let yaml = resolved.to_yaml();
+    let again = parse("y.yaml", &yaml).unwrap().resolve(false).unwrap();
+    assert_eq!(again, resolved, "{yaml}");
+}
+
+#[test]
+fn flags_lie_over_the_file_and_a_load_is_replaced_whole() {
+    let file = parse("x.yaml", FULL).unwrap();
+    let flags = Settings {
+        seed: Some(9),
+        concurrency: Some(vec![3]),
+        ..Settings::default()
+    };
+    let resolved = flags.over(file).resolve(false).unwrap();
+    assert_eq!(resolved.seed, 9);
+    assert_eq!(resolved.load.arrival, Arrival::Closed);
+    assert!(resolved.load.rate.is_empty());
+    assert_eq!(resolved.load.requests, Some(20));
+}
+
+#[test]
+fn unknown_and_repeated_keys_and_wrong_units_are_named_with_their_place() {
+    let problems = |text: &str| parse("x.yaml", text).unwrap_err().to_string();
+    for (text, says) in [
+        ("version: 1\nsed: 3\n", "x.yaml:2:1"),
+        ("version: 1\nseed: 3\nseed: 4\n", "x.yaml:3:1"),
+        ("version: 1\nload: {duration: 30}\n", "load.duration"),
+        ("version: 1\nload: {duration: 30sec}\n", "load.duration"),
+        (
+            "version: 1\nload: {concurrency: [1, x]}\n",
+            "load.concurrency[1]",
+        ),
+        ("version: 2\n", "version 1"),
+        ("seed: 3\n", "version"),
+        ("version: 1\nengine: {kind: vlm}\n", "vllm"),
+    ] {
+        let text = problems(text);
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    assert_eq!(
+        problems("version: 1\nsed: 3\nseeed: 4\n").lines().count(),
+        2
+    );
+}

@@ -1,0 +1,249 @@
+//! Everything that can be known to be wrong before the first file is written.
+//!
+//! Each fault is one line: the object, its value, the remedy. What passes is also what the run
+//! needs later: keys read, the engine's kind found out, the gateway's records within reach.
+
+use std::path::Path;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::artifacts::layout::RunDir;
+use crate::artifacts::manifest::ManifestEngine;
+use crate::client::simple::{self, Answer};
+use crate::client::target::Target;
+use crate::config::{Arm, EngineKind, Resolved, rules};
+use crate::records::Source;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Models named in a complaint at most.
+const MODELS_SHOWN: usize = 5;
+
+/// Faults found, one line each.
+#[derive(Debug, Error)]
+#[error("{}", .0.join("\n"))]
+pub struct Faults(pub Vec<String>);
+
+/// What preflight found out.
+#[derive(Debug)]
+pub struct Found {
+    /// Each arm's target and key, in the configuration's order.
+    pub arms: Vec<(Target, Option<String>)>,
+    /// The engine's own target, where known.
+    pub engine_target: Option<Target>,
+    /// Key for the engine's own endpoints.
+    pub engine_key: Option<String>,
+    /// What the engine is.
+    pub engine: ManifestEngine,
+    /// Where the gateway's records come from.
+    pub records: Option<Source>,
+}
+
+/// Checks a configuration against the world.
+///
+/// # Errors
+/// All faults found.
+pub async fn check(config: &Resolved, run: &RunDir) -> Result<Found, Faults> {
+    let mut faults = Vec::new();
+    check_output(run, &mut faults);
+    let mut arms = Vec::new();
+    let mut models = None;
+    for arm in &config.arms {
+        match check_arm(config, arm).await {
+            Ok((target, key, served)) => {
+                // The engine's own list says what it is; a gateway may list aliases.
+                models = models.or(served);
+                arms.push((target, key));
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let records = match &config.gateway_records {
+        Some(text) => match Source::open(text, &config.run_id).await {
+            Ok(source) => Some(source),
+            Err(fault) => {
+                faults.push(fault);
+                None
+            }
+        },
+        None => None,
+    };
+    if !faults.is_empty() {
+        return Err(Faults(faults));
+    }
+    let engine_target = config
+        .engine
+        .url
+        .as_deref()
+        .and_then(|url| Target::parse(url).ok());
+    let engine_key = config
+        .arms
+        .iter()
+        .position(|a| Some(&a.url) == config.engine.url.as_ref())
+        .and_then(|i| arms[i].1.clone());
+    let asked = engine_target
+        .as_ref()
+        .or_else(|| arms.first().map(|a| &a.0));
+    let engine = match asked {
+        Some(target) => identify(config, target, models.as_ref()).await,
+        None => return Err(Faults(vec!["arms: none; name at least one".to_owned()])),
+    };
+    Ok(Found {
+        arms,
+        engine_target,
+        engine_key,
+        engine,
+        records,
+    })
+}
+
+/// The run must be new, and its place writable.
+fn check_output(run: &RunDir, faults: &mut Vec<String>) {
+    let raw = run.raw();
+    if raw.exists() {
+        faults.push(format!(
+            "run_id {}: exists already in {}; choose another with --run-id, or leave it out",
+            run.run_id(),
+            raw.display()
+        ));
+        return;
+    }
+    let results = run.roots().results();
+    if let Err(e) = writable(results) {
+        faults.push(format!(
+            "results_dir {}: cannot be written ({e}); choose another with --results-dir",
+            results.display()
+        ));
+    }
+}
+
+/// Tries to write where a directory is or would be, and leaves nothing behind.
+fn writable(dir: &Path) -> std::io::Result<()> {
+    let existing = dir
+        .ancestors()
+        .find(|d| d.exists())
+        .filter(|d| !d.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    if !existing.is_dir() {
+        return Err(std::io::Error::other(format!(
+            "{} is no directory",
+            existing.display()
+        )));
+    }
+    let probe = existing.join(format!(".loadgen-{}", uuid::Uuid::new_v4().simple()));
+    std::fs::File::create_new(&probe)?;
+    std::fs::remove_file(&probe)
+}
+
+type ArmFound = (Target, Option<String>, Option<Value>);
+
+/// The arm must answer, take the key and serve the model.
+async fn check_arm(config: &Resolved, arm: &Arm) -> Result<ArmFound, String> {
+    let name = &arm.name;
+    let target = Target::parse(&arm.url).map_err(|e| format!("arms.{name}.url: {e}"))?;
+    let key = match &arm.api_key {
+        Some(place) => {
+            Some(rules::read_secret(place).map_err(|e| format!("arms.{name}.api_key {e}"))?)
+        }
+        None => None,
+    };
+    let path = target.path("/v1/models");
+    let answer = simple::ask(&target, Method::GET, &path, key.as_deref(), None, LIMIT)
+        .await
+        .map_err(|e| {
+            format!(
+                "arms.{name}.url {}: unreachable ({e}); start the server or correct the URL",
+                arm.url
+            )
+        })?;
+    let served = match answer.status {
+        200 => serde_json::from_slice::<Value>(&answer.body).ok(),
+        401 | 403 => {
+            let remedy = match &arm.api_key {
+                Some(place) => format!("the key in {place} is not accepted; correct it"),
+                None => "it wants an API key; name one with --api-key-env".to_owned(),
+            };
+            return Err(format!(
+                "arms.{name}.url {}: answers {}: {remedy}",
+                arm.url, answer.status
+            ));
+        }
+        404 | 405 | 501 => None,
+        status => {
+            return Err(format!(
+                "arms.{name}.url {}: /v1/models answers {status}; wait until the server is ready",
+                arm.url
+            ));
+        }
+    };
+    if let Some(served) = &served {
+        check_model(config, arm, served)?;
+    }
+    Ok((target, key, served))
+}
+
+fn check_model(config: &Resolved, arm: &Arm, served: &Value) -> Result<(), String> {
+    let model = &config.request.model;
+    let Some(list) = served["data"].as_array() else {
+        return Ok(());
+    };
+    let ids: Vec<&str> = list.iter().filter_map(|m| m["id"].as_str()).collect();
+    if ids.is_empty() || ids.contains(&model.as_str()) {
+        return Ok(());
+    }
+    // Scripted answers of the fake engine are models that it does not list.
+    if model.starts_with("script:") {
+        return Ok(());
+    }
+    let more = ids.len().saturating_sub(MODELS_SHOWN);
+    let mut shown = ids[..ids.len().min(MODELS_SHOWN)].join(", ");
+    if more > 0 {
+        shown.push_str(&format!(" and {more} more"));
+    }
+    Err(format!(
+        "request.model {model}: not served at {}; it serves {shown}",
+        arm.url
+    ))
+}
+
+/// Finds out what the engine is, unless the configuration says so.
+async fn identify(config: &Resolved, target: &Target, models: Option<&Value>) -> ManifestEngine {
+    let get = async |path: &str| -> Option<Answer> {
+        let full = target.path(path);
+        simple::ask(target, Method::GET, &full, None, None, LIMIT)
+            .await
+            .ok()
+            .filter(|a| a.status == 200)
+    };
+    let version = get("/version")
+        .await
+        .and_then(|a| serde_json::from_slice::<Value>(&a.body).ok());
+    let owner = models
+        .and_then(|m| m["data"][0]["owned_by"].as_str())
+        .unwrap_or_default()
+        .to_owned();
+    let stated = version.as_ref().and_then(|v| v["engine"].as_str());
+    let name = stated.map_or_else(|| owner.clone(), str::to_owned);
+    let found = if name.contains("fake") {
+        EngineKind::Fake
+    } else if owner == "vllm" {
+        EngineKind::Vllm
+    } else if owner == "llamacpp" {
+        EngineKind::Llamacpp
+    } else {
+        EngineKind::Unknown
+    };
+    ManifestEngine {
+        kind: match config.engine.kind {
+            EngineKind::Auto => found,
+            stated => stated,
+        },
+        name: (!name.is_empty()).then_some(name),
+        version: version.and_then(|v| v["version"].as_str().map(str::to_owned)),
+        model: Some(config.request.model.clone()),
+        flags: Vec::new(),
+    }
+}

@@ -1,0 +1,242 @@
+//! Getting the gateway's records of a run, from its record file or from its admin port.
+//!
+//! A record is written when its request is settled, which is a moment after the client has read
+//! the last byte; so the last ones are waited for, within a budget. Lines are copied as they are,
+//! the header line included: it carries the boot id and the drop count that the join needs.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::Method;
+use inferscope_shared::clock::MonoNs;
+use serde::Deserialize;
+
+use crate::client::simple;
+use crate::client::target::Target;
+
+const LIMIT: Duration = Duration::from_secs(10);
+const POLL_EVERY: Duration = Duration::from_millis(100);
+
+/// Where records come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A record file.
+    File(PathBuf),
+    /// The ring behind the admin port.
+    Ring {
+        /// The admin port.
+        target: Target,
+        /// Path and query of the run's records.
+        path: String,
+        /// Token from `INFERSCOPE_ADMIN_TOKEN`, where set.
+        token: Option<String>,
+    },
+}
+
+/// What collecting gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collected {
+    /// Records of this run.
+    pub records: u64,
+    /// Request ids that were sent through the gateway and have no record.
+    pub missing: u64,
+}
+
+/// The two things that say whose line it is.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    client_request_id: Option<std::borrow::Cow<'a, str>>,
+    header: Option<serde::de::IgnoredAny>,
+}
+
+impl Source {
+    /// Checks that a source is within reach.
+    ///
+    /// # Errors
+    /// One line: the source, what is wrong, what to do.
+    pub async fn open(text: &str, run_id: &str) -> Result<Self, String> {
+        if !text.contains("://") {
+            let path = PathBuf::from(text);
+            return match File::open(&path) {
+                Ok(_) => Ok(Self::File(path)),
+                Err(e) => Err(format!(
+                    "gateway_records {text}: cannot be read ({e}); give the gateway's records.file or http://ADMIN/records"
+                )),
+            };
+        }
+        let bare = text.split('?').next().unwrap_or(text).trim_end_matches('/');
+        let base = bare.strip_suffix("/records").unwrap_or(bare);
+        let target = Target::parse(base).map_err(|e| format!("gateway_records: {e}"))?;
+        let source = Self::Ring {
+            path: target.path(&format!("/records?prefix={run_id}.")),
+            target,
+            token: std::env::var("INFERSCOPE_ADMIN_TOKEN").ok(),
+        };
+        match source.fetch().await {
+            Ok(_) => Ok(source),
+            Err(e) => Err(format!(
+                "gateway_records {text}: {e}; give http://ADMIN/records with the gateway's admin.addr"
+            )),
+        }
+    }
+
+    /// Copies the run's records to `to`, waiting up to `budget` until each id in `wanted` has one.
+    ///
+    /// # Errors
+    /// When the source or the copy fails; nothing is left at `to` then.
+    pub async fn collect(
+        &self,
+        run_id: &str,
+        mut wanted: BTreeSet<String>,
+        budget: Duration,
+        to: &Path,
+    ) -> Result<Collected, String> {
+        let give_up = MonoNs::now().plus(budget);
+        let all = wanted.clone();
+        let lines = loop {
+            let lines = self.lines(run_id).await?;
+            wanted.clone_from(&all);
+            for line in &lines {
+                if let Some(id) = client_id(line) {
+                    wanted.remove(id.as_ref());
+                }
+            }
+            if wanted.is_empty() || MonoNs::now() >= give_up {
+                break lines;
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        };
+        let write = || -> io::Result<u64> {
+            let mut out = BufWriter::new(File::create_new(to)?);
+            let mut records = 0;
+            for line in &lines {
+                out.write_all(line.as_bytes())?;
+                out.write_all(b"\n")?;
+                records += u64::from(client_id(line).is_some());
+            }
+            out.flush()?;
+            Ok(records)
+        };
+        match write() {
+            Ok(records) => Ok(Collected {
+                records,
+                missing: wanted.len() as u64,
+            }),
+            Err(e) => Err(format!("{}: {e}", to.display())),
+        }
+    }
+
+    /// The header lines and the run's records, as they are.
+    async fn lines(&self, run_id: &str) -> Result<Vec<String>, String> {
+        let prefix = format!("{run_id}.");
+        let keep = |line: &str| match serde_json::from_str::<Line<'_>>(line) {
+            Ok(Line {
+                header: Some(_), ..
+            }) => true,
+            Ok(Line {
+                client_request_id: Some(id),
+                ..
+            }) => id.starts_with(&prefix),
+            // A line that is still being written, or a request of somebody else.
+            Ok(_) | Err(_) => false,
+        };
+        match self {
+            Self::File(path) => {
+                let read = || -> io::Result<Vec<String>> {
+                    let mut lines = Vec::new();
+                    for line in BufReader::new(File::open(path)?).lines() {
+                        let line = line?;
+                        if keep(&line) {
+                            lines.push(line);
+                        }
+                    }
+                    Ok(lines)
+                };
+                read().map_err(|e| format!("{}: {e}", path.display()))
+            }
+            Self::Ring { .. } => {
+                let text = self.fetch().await?;
+                Ok(text
+                    .lines()
+                    .filter(|l| keep(l))
+                    .map(str::to_owned)
+                    .collect())
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<String, String> {
+        let Self::Ring {
+            target,
+            path,
+            token,
+        } = self
+        else {
+            return Ok(String::new());
+        };
+        let answer = simple::ask(target, Method::GET, path, token.as_deref(), None, LIMIT)
+            .await
+            .map_err(|e| format!("unreachable ({e})"))?;
+        match answer.status {
+            200 => String::from_utf8(answer.body).map_err(|_| "answers no UTF-8".to_owned()),
+            401 | 403 => Err("wants a token; set INFERSCOPE_ADMIN_TOKEN".to_owned()),
+            status => Err(format!("answers {status}")),
+        }
+    }
+}
+
+fn client_id(line: &str) -> Option<std::borrow::Cow<'_, str>> {
+    serde_json::from_str::<Line<'_>>(line)
+        .ok()
+        .and_then(|l| l.client_request_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_gives_its_header_and_the_runs_own_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("records.jsonl");
+        std::fs::write(
+            &file,
+            "{\"header\":{\"boot_id\":\"b\"}}\n\
+             {\"client_request_id\":\"r1.direct.c1.0\"}\n\
+             {\"client_request_id\":\"r10.direct.c1.0\"}\n\
+             {\"client_request_id\":null}\n\
+             {\"client_request_id\":\"r1.direct.c1.1\"}\n{\"client_requ",
+        )
+        .unwrap();
+        let source = Source::open(file.to_str().unwrap(), "r1").await.unwrap();
+        let to = dir.path().join("copy.jsonl");
+        let wanted = ["r1.direct.c1.0", "r1.direct.c1.1", "r1.direct.c1.2"];
+        let wanted = wanted.into_iter().map(str::to_owned).collect();
+        let got = source
+            .collect("r1", wanted, Duration::ZERO, &to)
+            .await
+            .unwrap();
+        assert_eq!(
+            got,
+            Collected {
+                records: 2,
+                missing: 1
+            }
+        );
+        assert_eq!(std::fs::read_to_string(&to).unwrap().lines().count(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_source_out_of_reach_is_named() {
+        let error = Source::open("/nonexistent/r.jsonl", "r").await.unwrap_err();
+        assert!(error.contains("/nonexistent/r.jsonl") && error.contains("records.file"));
+        let error = Source::open("http://127.0.0.1:1/records", "r")
+            .await
+            .unwrap_err();
+        assert!(error.contains("unreachable"), "{error}");
+    }
+}
