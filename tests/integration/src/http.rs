@@ -58,13 +58,25 @@ impl Answer {
 }
 
 /// One connection.
+pub type Client = Reader<TcpStream>;
+
+/// Reads answers from a connection, or from bytes kept earlier.
 #[derive(Debug)]
-pub struct Client {
-    stream: TcpStream,
+pub struct Reader<S> {
+    stream: S,
     unread: Vec<u8>,
 }
 
-impl Client {
+/// The answer that these bytes are.
+///
+/// # Errors
+/// They hold no parsable head.
+pub fn decode(bytes: &[u8]) -> Result<Answer> {
+    let mut reader = Reader { stream: bytes, unread: Vec::new() };
+    reader.answer()
+}
+
+impl Reader<TcpStream> {
     /// Connects.
     ///
     /// # Errors
@@ -127,6 +139,9 @@ impl Client {
         Ok(self.stream.shutdown(Shutdown::Write)?)
     }
 
+}
+
+impl<S: Read> Reader<S> {
     /// Reads a whole answer (one to anything but HEAD).
     ///
     /// # Errors
