@@ -62,11 +62,13 @@ impl Target {
         if host.is_empty() {
             return Err(malformed("has no host"));
         }
-        let port = match authority.port_u16() {
-            Some(0) => return Err(malformed("has port 0")),
-            Some(port) => port,
-            None if authority.port().is_none() && !authority.as_str().ends_with(':') => 80,
-            None => return Err(malformed("has a port that is no number up to 65535")),
+        let port = match authority.as_str().strip_prefix(host) {
+            None | Some("") => 80,
+            Some(port) => port
+                .strip_prefix(':')
+                .and_then(|port| port.parse().ok())
+                .filter(|&port| port != 0)
+                .ok_or_else(|| malformed("has no port between 1 and 65535"))?,
         };
         let path = uri.path().trim_end_matches('/');
         let base_path = path.strip_suffix("/v1").unwrap_or(path);
@@ -144,7 +146,7 @@ mod tests {
             ("https://x:1", "https is not in this version"),
             ("127.0.0.1:8000", "write it like http://"),
             ("ftp://x", "scheme"),
-            ("http://x:0", "port 0"),
+            ("http://x:0", "port"),
             ("http://x:99999", "port"),
             ("http://u:secret@x", "credentials"),
             ("", "no valid URL"),
