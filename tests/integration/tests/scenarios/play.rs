@@ -33,11 +33,31 @@ pub struct Passed {
 impl Passed {
     /// The base rule: status and body are the engine's, byte for byte.
     pub fn unchanged(&self) -> Result<()> {
-        ensure!(self.got.status == self.sent.status, "status {} became {}", self.sent.status, self.got.status);
-        ensure!(self.got.body == self.sent.body, "sent {:?}\ngot {:?}", self.sent.text(), self.got.text());
-        ensure!(self.record.sha256_upstream == Some(sha256(&self.sent.body)), "sha256_upstream");
-        ensure!(self.record.sha256_downstream == Some(sha256(&self.got.body)), "sha256_downstream");
-        ensure!(self.got.end == http::End::Clean, "the end is {:?}", self.got.end);
+        ensure!(
+            self.got.status == self.sent.status,
+            "status {} became {}",
+            self.sent.status,
+            self.got.status
+        );
+        ensure!(
+            self.got.body == self.sent.body,
+            "sent {:?}\ngot {:?}",
+            self.sent.text(),
+            self.got.text()
+        );
+        ensure!(
+            self.record.sha256_upstream == Some(sha256(&self.sent.body)),
+            "sha256_upstream"
+        );
+        ensure!(
+            self.record.sha256_downstream == Some(sha256(&self.got.body)),
+            "sha256_downstream"
+        );
+        ensure!(
+            self.got.end == http::End::Clean,
+            "the end is {:?}",
+            self.got.end
+        );
         Ok(())
     }
 }
@@ -49,8 +69,14 @@ pub fn sha256(bytes: &[u8]) -> String {
 
 /// An engine that plays `scripts` one after the other, the last again and again.
 pub fn engine(scripts: &[Script]) -> Result<Handle> {
-    let stage = scripts.iter().fold(Scripts::new(), |stage, script| stage.add("case", script.clone()));
-    FakeEngine::start(Config { scripts: stage, ..Config::default() }).context("the fake engine")
+    let stage = scripts.iter().fold(Scripts::new(), |stage, script| {
+        stage.add("case", script.clone())
+    });
+    FakeEngine::start(Config {
+        scripts: stage,
+        ..Config::default()
+    })
+    .context("the fake engine")
 }
 
 /// Each script once through one gateway.
@@ -59,9 +85,18 @@ pub fn pass(scripts: &[Script]) -> Result<Vec<Passed>> {
     let gateway = Gateway::open(&engine.addr().to_string())?;
     let mut passed = Vec::new();
     for (i, script) in scripts.iter().enumerate() {
-        let got = http::post(&gateway.data, "/v1/chat/completions", &[], &http::chat(MODEL, true, 16))?;
+        let got = http::post(
+            &gateway.data,
+            "/v1/chat/completions",
+            &[],
+            &http::chat(MODEL, true, 16),
+        )?;
         let record = gateway.records_when(i + 1)?.pop().context("no record")?;
-        passed.push(Passed { sent: http::decode(&script.bytes())?, got, record });
+        passed.push(Passed {
+            sent: http::decode(&script.bytes())?,
+            got,
+            record,
+        });
     }
     Ok(passed)
 }
@@ -75,24 +110,47 @@ pub fn measure(scripts: &[Script]) -> Result<Vec<RequestRecord>> {
     let run = lab.run(
         "case",
         &[
-            "--path", "direct", "--direct-url", &url, "--model", MODEL, "--concurrency", "1", "--requests", &count,
-            "--warmup", "0", "--input-tokens", "4", "--output-tokens", "4",
+            "--path",
+            "direct",
+            "--direct-url",
+            &url,
+            "--model",
+            MODEL,
+            "--concurrency",
+            "1",
+            "--requests",
+            &count,
+            "--warmup",
+            "0",
+            "--input-tokens",
+            "4",
+            "--output-tokens",
+            "4",
         ],
     )?;
     let mut records = run.measured()?;
-    ensure!(records.len() == scripts.len(), "{} records\n{}", records.len(), run.stderr);
+    ensure!(
+        records.len() == scripts.len(),
+        "{} records\n{}",
+        records.len(),
+        run.stderr
+    );
     records.sort_by_key(|r| r.seq);
     Ok(records)
 }
 
 /// One script through the gateway.
 pub fn pass_one(script: &Script) -> Result<Passed> {
-    pass(std::slice::from_ref(script))?.pop().context("nothing passed")
+    pass(std::slice::from_ref(script))?
+        .pop()
+        .context("nothing passed")
 }
 
 /// One script to loadgen.
 pub fn measure_one(script: &Script) -> Result<RequestRecord> {
-    measure(std::slice::from_ref(script))?.pop().context("nothing measured")
+    measure(std::slice::from_ref(script))?
+        .pop()
+        .context("nothing measured")
 }
 
 /// The data of an event with this content.
@@ -102,7 +160,8 @@ pub fn content(text: &str) -> String {
 }
 
 /// The opening role event.
-pub const ROLE: &str = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
+pub const ROLE: &str =
+    r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
 
 /// A finish event.
 pub fn finish(reason: &str) -> String {
@@ -111,18 +170,29 @@ pub fn finish(reason: &str) -> String {
 
 /// A usage event.
 pub fn usage(prompt: u64, completion: u64) -> String {
-    format!(r#"{{"choices":[],"usage":{{"prompt_tokens":{prompt},"completion_tokens":{completion}}}}}"#)
+    format!(
+        r#"{{"choices":[],"usage":{{"prompt_tokens":{prompt},"completion_tokens":{completion}}}}}"#
+    )
 }
 
 /// A stream of these events with head, `[DONE]` and a clean end.
 pub fn stream(events: &[&str]) -> Script {
-    events.iter().fold(Script::new().head_sse(), |script, event| script.event(event)).done().end()
+    events
+        .iter()
+        .fold(Script::new().head_sse(), |script, event| {
+            script.event(event)
+        })
+        .done()
+        .end()
 }
 
 /// A stream whose body is these writes, each an HTTP chunk, a pause apart, with a clean end.
 pub fn writes(parts: &[&[u8]]) -> Script {
     let start = Script::new().head_sse();
-    parts.iter().fold(start, |script, part| script.chunk(part).delay(PAUSE)).end()
+    parts
+        .iter()
+        .fold(start, |script, part| script.chunk(part).delay(PAUSE))
+        .end()
 }
 
 /// The whole body of a plain stream: role, these texts, finish, usage, `[DONE]`.
@@ -132,6 +202,10 @@ pub fn plain_body(texts: &[&str]) -> Vec<u8> {
         body.push_str(&format!("data: {}\n\n", content(text)));
     }
     let tokens = texts.len() as u64;
-    body.push_str(&format!("data: {}\n\ndata: {}\n\ndata: [DONE]\n\n", finish("stop"), usage(3, tokens)));
+    body.push_str(&format!(
+        "data: {}\n\ndata: {}\n\ndata: [DONE]\n\n",
+        finish("stop"),
+        usage(3, tokens)
+    ));
     body.into_bytes()
 }
