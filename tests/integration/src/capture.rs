@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::repository;
+use crate::process::root;
 
 /// One captured answer.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ fn dechunk(mut rest: &[u8]) -> Result<(Vec<u8>, bool)> {
 /// # Errors
 /// When a file can't be read.
 pub fn all() -> Result<Vec<Capture>> {
-    let folder = repository().join("tests/fixtures/captures");
+    let folder = root().join("tests/fixtures/captures");
     let mut files = Vec::new();
     collect(&folder, &mut files)?;
     files.sort();

@@ -72,7 +72,10 @@ pub struct Reader<S> {
 /// # Errors
 /// They hold no parsable head.
 pub fn decode(bytes: &[u8]) -> Result<Answer> {
-    let mut reader = Reader { stream: bytes, unread: Vec::new() };
+    let mut reader = Reader {
+        stream: bytes,
+        unread: Vec::new(),
+    };
     reader.answer()
 }
 
@@ -138,7 +141,6 @@ impl Reader<TcpStream> {
     pub fn half_close(&self) -> Result<()> {
         Ok(self.stream.shutdown(Shutdown::Write)?)
     }
-
 }
 
 impl<S: Read> Reader<S> {

@@ -1,21 +1,15 @@
-//! What the scenarios share: servers started from `target/release`, a raw client that sends exact
-//! bytes and reads as slowly as it is told, runs of loadgen with their evidence read back, and
-//! captured answers of real engines.
+//! The harness that scenarios stand on: built binaries as processes, a client of exact bytes, and
+//! the files that a run leaves.
 //!
-//! It drives the built programs from outside and never imports the gateway or loadgen. Times are
-//! CLOCK_MONOTONIC, as everywhere. The surprise: `cargo test` does not build other crates' programs,
-//! so `cargo build --release --workspace` comes first (tests/run.sh does both).
+//! Servers bind port 0 of 127.0.0.1 and say on standard output where they are; nothing here knows
+//! a port beforehand or sleeps to synchronise. A server is killed when its handle is dropped, and
+//! its log is shown when the test fails. The binaries are those of `target/release`: build the
+//! workspace first (`tests/run.sh` does).
+
+#![expect(clippy::panic, reason = "a harness fails its test by a panic")]
 
 pub mod capture;
-pub mod evidence;
 pub mod gateway;
+pub mod http;
+pub mod load;
 pub mod process;
-pub mod sse;
-pub mod wire;
-
-/// SHA-256 of `bytes` in lower-case hex, as records carry it.
-#[must_use]
-pub fn sha256(bytes: &[u8]) -> String {
-    use sha2::{Digest, Sha256};
-    hex::encode(Sha256::digest(bytes))
-}

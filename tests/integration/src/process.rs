@@ -1,143 +1,135 @@
-//! Programs under test: found in `target/release`, started, watched, and never left behind.
-//!
-//! A server prints one JSON line on standard output when it listens; [`Server::start`] waits for it,
-//! so nothing here polls or sleeps. Standard error goes to a file whose end is shown when the test
-//! that owns the server fails.
+//! Built binaries as processes that tell where they listen and are gone when dropped.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::NamedTempFile;
 
-/// How long a server may take until it listens; a real engine loads its weights in this time.
-const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a server may take until it listens, and a condition until it holds. Generous: a slow
+/// machine is no failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The root of the repository.
+/// The repository's root.
 #[must_use]
-pub fn repository() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The built program `name`.
+/// Path of a built binary.
 ///
 /// # Errors
-/// When it has not been built.
+/// It is not built, with the command that does.
 pub fn binary(name: &str) -> Result<PathBuf> {
-    // This test runs from target/release/deps.
-    let own = std::env::current_exe()?;
-    let folder = own
+    let here = std::env::current_exe()?;
+    let folder = here
         .parent()
         .and_then(Path::parent)
-        .context("no target folder")?;
+        .context("the test binary lies in no folder")?;
     let path = folder.join(name);
-    if !path.is_file() {
+    if !path.exists() {
         bail!(
-            "{} is not there: run `cargo build --release --workspace` first",
+            "{} is not built; run: cargo build --release --workspace",
             path.display()
         );
     }
     Ok(path)
 }
 
-/// A running server, killed when dropped.
+/// A running server.
 #[derive(Debug)]
 pub struct Server {
+    /// What it said when it listened.
+    pub ready: Value,
     name: String,
     child: Child,
-    log: NamedTempFile,
-    ready: Value,
+    folder: tempfile::TempDir,
 }
 
 impl Server {
     /// Starts `command` and waits for its ready line.
     ///
     /// # Errors
-    /// When it can't be started, ends early, or says nothing in time; its log is in the message.
+    /// It cannot be started, ends, or says nothing in time; its log is in the message.
     pub fn start(name: &str, mut command: Command) -> Result<Self> {
-        let log = NamedTempFile::new()?;
+        let folder = tempfile::tempdir()?;
+        let log = File::create(folder.path().join("log"))?;
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(File::create(log.path())?)
+            .stderr(log)
             .spawn()
-            .with_context(|| format!("starting {name}"))?;
+            .with_context(|| format!("cannot start {command:?}"))?;
         let out = child.stdout.take().context("no standard output")?;
-        let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || {
+        let (say, hear) = mpsc::channel();
+        thread::spawn(move || {
             let mut lines = BufReader::new(out).lines();
-            let _ = sender.send(lines.next());
-            // Keep the pipe open and empty, so that a talkative server never blocks or dies.
+            let _ = say.send(lines.next());
+            // Keep the pipe open and empty for as long as the server writes.
             lines.for_each(drop);
         });
-        let first = receiver.recv_timeout(START_LIMIT);
+        let line = hear.recv_timeout(PATIENCE);
         let mut server = Self {
+            ready: Value::Null,
             name: name.to_owned(),
             child,
-            log,
-            ready: Value::Null,
+            folder,
         };
-        let Ok(Some(Ok(line))) = first else {
-            let log = server.log();
-            let status = server.child.try_wait()?;
-            bail!("{name} did not start ({status:?}); its log:\n{log}");
-        };
-        server.ready =
-            serde_json::from_str(&line).with_context(|| format!("{name}'s ready line: {line}"))?;
-        Ok(server)
+        match line {
+            Ok(Some(Ok(line))) => {
+                server.ready =
+                    serde_json::from_str(&line).with_context(|| format!("{name} said {line}"))?;
+                Ok(server)
+            }
+            _ => bail!("{name} did not get ready; its log:\n{}", server.log()),
+        }
     }
 
-    /// The ready line.
+    /// The address under `key` of the ready line.
+    ///
+    /// # Panics
+    /// There is none: the test's own mistake.
     #[must_use]
-    pub fn ready(&self) -> &Value {
-        &self.ready
+    pub fn address(&self, key: &str) -> String {
+        let value = &self.ready[key];
+        let text = value.as_str().or_else(|| value[0].as_str());
+        text.unwrap_or_else(|| panic!("{} has no address \"{key}\": {}", self.name, self.ready))
+            .to_owned()
     }
 
-    /// What it has logged so far.
+    /// What it wrote to standard error so far.
     #[must_use]
     pub fn log(&self) -> String {
-        let mut text = String::new();
-        if let Ok(mut file) = File::open(self.log.path()) {
-            let _ = file.read_to_string(&mut text);
-        }
-        text
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
     /// Its process id.
     #[must_use]
-    pub fn id(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal.
-    ///
-    /// # Errors
-    /// When the process is gone.
-    pub fn signal(&self, signal: Signal) -> Result<()> {
-        send_signal(&self.child, signal)
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
     }
 
-    /// True while it runs.
+    /// Waits until it ends by itself.
     ///
     /// # Errors
-    /// When its state can't be read.
-    pub fn is_running(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait()?.is_none())
-    }
-
-    /// Waits until it has ended by itself.
-    ///
-    /// # Errors
-    /// When it is still running after `limit`.
-    pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
-        wait(&mut self.child, limit)
-            .map_err(|e| anyhow!("{}: {e}; its log:\n{}", self.name, self.log()))
+    /// It does not within [`PATIENCE`].
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        let child = &mut self.child;
+        until("the process to end", || child.try_wait().ok().flatten())
     }
 }
 
@@ -145,56 +137,38 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if std::thread::panicking() {
-            let log = self.log();
-            let tail: Vec<_> = log.lines().rev().take(40).collect();
-            eprintln!("--- end of the log of {}", self.name);
-            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        if thread::panicking() {
+            eprintln!("---- log of {} ----\n{}", self.name, self.log());
         }
     }
 }
 
-/// Sends `signal` to a child of ours.
+/// Asks until there is an answer.
 ///
 /// # Errors
-/// When it is gone.
-pub fn send_signal(child: &Child, signal: Signal) -> Result<()> {
-    let pid = Pid::from_raw(i32::try_from(child.id())?).context("process id zero")?;
-    Ok(kill_process(pid, signal)?)
-}
-
-/// Waits for `child` to end, for `limit` at most.
-///
-/// # Errors
-/// When the time is up.
-pub fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
-    let end = Instant::now() + limit;
+/// There is none within [`PATIENCE`].
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
+    let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
+        if let Some(answer) = ask() {
+            return Ok(answer);
         }
-        if Instant::now() > end {
-            bail!("still running after {limit:?}");
+        if Instant::now() > deadline {
+            bail!("waited {} s for {what}", PATIENCE.as_secs());
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Asks `probe` again and again until it says yes.
+/// A command of a built binary.
 ///
 /// # Errors
-/// When it has not within `limit`.
-pub fn eventually(
-    what: &str,
-    limit: Duration,
-    mut probe: impl FnMut() -> Result<bool>,
-) -> Result<()> {
-    let end = Instant::now() + limit;
-    while !probe()? {
-        if Instant::now() > end {
-            bail!("not within {limit:?}: {what}");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
+/// It is not built.
+pub fn command<S: AsRef<OsStr>>(
+    name: &str,
+    arguments: impl IntoIterator<Item = S>,
+) -> Result<Command> {
+    let mut command = Command::new(binary(name)?);
+    command.args(arguments);
+    Ok(command)
 }
