@@ -1,0 +1,186 @@
+//! Where requests go: pools of engines, and the model aliases that lead to them.
+
+use std::collections::BTreeMap;
+
+use inferscope_shared::strict_yaml::{Node, Problems};
+
+use super::Secret;
+use super::auth::name;
+use super::secret::secret;
+
+/// One engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its name in records and metrics.
+    pub name: String,
+    /// Host name or IP address, a v6 one without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// What stands before the request's path, without a slash at its end.
+    pub base_path: String,
+}
+
+/// Engines that serve the same models.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    /// At least one.
+    pub endpoints: Vec<Endpoint>,
+    /// What the gateway shows the engines as `Authorization: Bearer`.
+    pub credential: Option<Secret>,
+}
+
+/// Where a model alias leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelRoute {
+    /// The pool that serves it.
+    pub pool: String,
+    /// Its name there, if another one.
+    pub upstream_model: Option<String>,
+}
+
+pub(super) fn pools(node: &Node, problems: &mut Problems) -> BTreeMap<String, Pool> {
+    let mut pools = BTreeMap::new();
+    let entries = node.named(problems).unwrap_or_default();
+    for (name, _, node) in entries {
+        if let Some(pool) = pool(node, problems) {
+            pools.insert(name.clone(), pool);
+        }
+    }
+    if entries.is_empty() && problems.is_empty() {
+        node.complain(
+            problems,
+            "give at least one pool: `NAME: {endpoints: [...]}`",
+        );
+    }
+    pools
+}
+
+fn pool(node: &Node, problems: &mut Problems) -> Option<Pool> {
+    let mut map = node.map(problems)?;
+    let list = map.need("endpoints", problems);
+    let endpoints = list
+        .map(|list| list.list(problems, endpoint))
+        .unwrap_or_default();
+    let credential = map.read("credential", problems, secret);
+    for later in ["policy", "health", "concurrency", "tls"] {
+        map.not_in_this_version(later, problems);
+    }
+    map.finish(problems);
+    if let Some(list) = list {
+        if endpoints.is_empty() && problems.is_empty() {
+            list.complain(problems, "a pool needs at least one endpoint");
+        }
+        for (i, endpoint) in endpoints.iter().enumerate() {
+            if endpoints[..i].iter().any(|e| e.name == endpoint.name) {
+                list.complain(
+                    problems,
+                    format!("the endpoint name \"{}\" is used twice", endpoint.name),
+                );
+            }
+        }
+    }
+    Some(Pool {
+        endpoints,
+        credential,
+    })
+}
+
+fn endpoint(node: &Node, problems: &mut Problems) -> Option<Endpoint> {
+    let mut map = node.map(problems)?;
+    let given = map.read("name", problems, name);
+    let endpoint = map
+        .need("url", problems)
+        .and_then(|node| node.parsed(problems, Endpoint::parse));
+    map.finish(problems);
+    let mut endpoint = endpoint?;
+    if let Some(name) = given {
+        endpoint.name = name;
+    }
+    Some(endpoint)
+}
+
+impl Endpoint {
+    /// Reads `http://HOST[:PORT][/BASE]`; the name is `HOST:PORT`.
+    ///
+    /// # Errors
+    /// A sentence that names the URL (never credentials in it) and what is accepted.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let wrong = |why: &str| {
+            let shown = if url.contains('@') { "the URL" } else { url };
+            format!("{shown}: {why}; write http://HOST:PORT, such as http://127.0.0.1:8000")
+        };
+        if url.starts_with("https://") {
+            return Err(wrong("TLS to engines is not in this version"));
+        }
+        let rest = url
+            .strip_prefix("http://")
+            .ok_or_else(|| wrong("does not begin with http://"))?;
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(wrong("no user or password in a URL, use `credential`"));
+        }
+        if path.contains(['?', '#', '%']) || path.contains("..") || path.contains("//") {
+            return Err(wrong("the base path is not a plain one"));
+        }
+        if path.trim_end_matches('/') == "/v1" {
+            return Err(wrong("leave out /v1, the request's path has it"));
+        }
+        let parsed: http::uri::Authority = authority
+            .parse()
+            .map_err(|_| wrong("no host and port can be read from it"))?;
+        let port = match parsed.port_u16() {
+            Some(0) => return Err(wrong("port 0 cannot be connected to")),
+            Some(port) => port,
+            None if parsed.port().is_some() || authority.ends_with(':') => {
+                return Err(wrong("the port is no number up to 65535"));
+            }
+            None => 80,
+        };
+        let host = parsed.host().trim_matches(['[', ']']);
+        if host.is_empty() {
+            return Err(wrong("the host is missing"));
+        }
+        Ok(Self {
+            name: format!("{}:{port}", parsed.host()),
+            host: host.to_owned(),
+            port,
+            base_path: path.trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+pub(super) fn models(
+    node: &Node,
+    pools: &BTreeMap<String, Pool>,
+    problems: &mut Problems,
+) -> BTreeMap<String, ModelRoute> {
+    let mut models = BTreeMap::new();
+    for (alias, _, node) in node.named(problems).unwrap_or_default() {
+        let Some(mut map) = node.map(problems) else {
+            continue;
+        };
+        let pool_node = map.need("pool", problems);
+        let pool = pool_node.and_then(|node| node.text(problems));
+        let upstream_model = map.text("upstream_model", problems);
+        map.finish(problems);
+        if let (Some(node), Some(pool)) = (pool_node, &pool)
+            && !pools.contains_key(pool)
+        {
+            node.complain(
+                problems,
+                format!("no pool \"{pool}\" under `pools`: add it there"),
+            );
+        }
+        if let Some(pool) = pool {
+            models.insert(
+                alias.clone(),
+                ModelRoute {
+                    pool,
+                    upstream_model,
+                },
+            );
+        }
+    }
+    models
+}
