@@ -1,2 +1,29 @@
-//! placeholder
-fn main() {}
+//! The `fake-engine` binary: command line in, ready line out, then serve until killed.
+
+use std::io::Write as _;
+
+use clap::Parser as _;
+use inferscope_fake_engine::FakeEngine;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+mod cli;
+
+fn main() -> anyhow::Result<()> {
+    let config = cli::Args::parse().config()?;
+    // Two descriptors a connection: take what the system allows.
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+    let engine = FakeEngine::start(config)?;
+    let mut out = std::io::stdout();
+    writeln!(out, r#"{{"ready":true,"listen":"{}"}}"#, engine.addr())?;
+    out.flush()?;
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,310 @@
+//! `/metrics` under vLLM's names, with counts of what really happened.
+//!
+//! Token counters move with each step, histograms when a request ends. Times are seconds.
+//! Like vLLM, an aborted request appears in no `request_success_total` and in no histogram;
+//! `fake_engine:client_gone_total` counts it. Nothing waits and no cache fills here, so those
+//! gauges stay 0.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::api::Work;
+use crate::api::intake::Ask;
+use crate::line::lock;
+use crate::pacer::{End, Sends};
+
+const TTFT_BOUNDS: &[f64] = &[
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
+];
+const GAP_BOUNDS: &[f64] = &[
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
+    40.0, 80.0,
+];
+const E2E_BOUNDS: &[f64] = &[
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
+    480.0, 960.0, 1920.0, 7680.0,
+];
+
+#[derive(Debug)]
+struct Histogram {
+    bounds: &'static [f64],
+    state: Mutex<(Vec<u64>, f64)>,
+}
+
+impl Histogram {
+    fn new(bounds: &'static [f64]) -> Self {
+        Self {
+            bounds,
+            state: Mutex::new((vec![0; bounds.len() + 1], 0.0)),
+        }
+    }
+
+    fn observe(&self, values: impl Iterator<Item = f64>) {
+        let mut state = lock(&self.state);
+        for value in values {
+            let bucket = self.bounds.partition_point(|&bound| bound < value);
+            if let Some(count) = state.0.get_mut(bucket) {
+                *count += 1;
+            }
+            state.1 += value;
+        }
+    }
+
+    fn render(&self, out: &mut String, name: &str, model: &str) {
+        let (counts, sum) = lock(&self.state).clone();
+        let mut total = 0;
+        for (i, count) in counts.iter().enumerate() {
+            total += count;
+            let le = self
+                .bounds
+                .get(i)
+                .map_or("+Inf".to_owned(), |b| format!("{b:?}"));
+            let _ = writeln!(
+                out,
+                "{name}_bucket{{engine=\"0\",le=\"{le}\",model_name=\"{model}\"}} {total}.0"
+            );
+        }
+        let labels = format!("engine=\"0\",model_name=\"{model}\"");
+        let _ = writeln!(out, "{name}_count{{{labels}}} {total}.0");
+        let _ = writeln!(out, "{name}_sum{{{labels}}} {sum:?}");
+    }
+}
+
+/// The numbers of one served model.
+#[derive(Debug)]
+pub(crate) struct ModelMetrics {
+    running: AtomicI64,
+    prompt_tokens: AtomicU64,
+    generation_tokens: AtomicU64,
+    cache_queries: AtomicU64,
+    cache_hits: AtomicU64,
+    stop: AtomicU64,
+    length: AtomicU64,
+    gone: AtomicU64,
+    ttft: Histogram,
+    gap: Histogram,
+    per_token: Histogram,
+    e2e: Histogram,
+}
+
+impl ModelMetrics {
+    fn new() -> Self {
+        Self {
+            running: AtomicI64::new(0),
+            prompt_tokens: AtomicU64::new(0),
+            generation_tokens: AtomicU64::new(0),
+            cache_queries: AtomicU64::new(0),
+            cache_hits: AtomicU64::new(0),
+            stop: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+            gone: AtomicU64::new(0),
+            ttft: Histogram::new(TTFT_BOUNDS),
+            gap: Histogram::new(GAP_BOUNDS),
+            per_token: Histogram::new(GAP_BOUNDS),
+            e2e: Histogram::new(E2E_BOUNDS),
+        }
+    }
+
+    /// A request begins to run. A prefix seen before hits with the whole prefix.
+    pub fn admitted(&self, ask: &Ask, seen: bool) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        self.prompt_tokens
+            .fetch_add(ask.prompt_tokens, Ordering::Relaxed);
+        self.cache_queries
+            .fetch_add(ask.prompt_tokens, Ordering::Relaxed);
+        if seen {
+            let hit = ask.prompt_prefix.split_whitespace().count() as u64;
+            self.cache_hits.fetch_add(hit, Ordering::Relaxed);
+        }
+    }
+
+    pub fn generated(&self, tokens: u64) {
+        self.generation_tokens.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// A request has ended.
+    pub fn ended(&self, work: &Work, end: End, sends: &Sends, recv_end_ns: u64) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        if end != End::Done {
+            self.gone
+                .fetch_add(u64::from(end == End::ClientGone), Ordering::Relaxed);
+            return;
+        }
+        let reason = if work.finish_reason == "stop" {
+            &self.stop
+        } else {
+            &self.length
+        };
+        reason.fetch_add(1, Ordering::Relaxed);
+        let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+        if let (Some(&first), Some(&last)) = (sends.outputs.first(), sends.outputs.last()) {
+            self.ttft
+                .observe(std::iter::once(seconds(recv_end_ns, first)));
+            self.gap
+                .observe(sends.outputs.windows(2).map(|w| seconds(w[0], w[1])));
+            let gaps = sends.outputs.len() - 1;
+            let mean = if gaps == 0 {
+                0.0
+            } else {
+                seconds(first, last) / gaps as f64
+            };
+            self.per_token.observe(std::iter::once(mean));
+            let done = sends.done.unwrap_or(last);
+            self.e2e
+                .observe(std::iter::once(seconds(recv_end_ns, done)));
+        }
+    }
+}
+
+/// All metrics of an engine.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    models: Vec<(String, Arc<ModelMetrics>)>,
+}
+
+type Number = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&ModelMetrics) -> i64,
+);
+
+/// Name, kind, help and source of each metric that is one number per model.
+const NUMBERS: &[Number] = &[
+    (
+        "vllm:num_requests_running",
+        "gauge",
+        "Requests being answered.",
+        |m| m.running.load(Ordering::Relaxed),
+    ),
+    (
+        "vllm:num_requests_waiting",
+        "gauge",
+        "Requests waiting; always 0 here.",
+        |_| 0,
+    ),
+    (
+        "vllm:kv_cache_usage_perc",
+        "gauge",
+        "KV-cache usage; always 0 here.",
+        |_| 0,
+    ),
+    (
+        "vllm:num_preemptions_total",
+        "counter",
+        "Preemptions; always 0 here.",
+        |_| 0,
+    ),
+    (
+        "vllm:prefix_cache_queries_total",
+        "counter",
+        "Prompt tokens looked up.",
+        |m| m.cache_queries.load(Ordering::Relaxed).cast_signed(),
+    ),
+    (
+        "vllm:prefix_cache_hits_total",
+        "counter",
+        "Prompt tokens found.",
+        |m| m.cache_hits.load(Ordering::Relaxed).cast_signed(),
+    ),
+    (
+        "vllm:prompt_tokens_total",
+        "counter",
+        "Prompt tokens taken in.",
+        |m| m.prompt_tokens.load(Ordering::Relaxed).cast_signed(),
+    ),
+    (
+        "vllm:generation_tokens_total",
+        "counter",
+        "Output tokens sent.",
+        |m| m.generation_tokens.load(Ordering::Relaxed).cast_signed(),
+    ),
+    (
+        "fake_engine:client_gone_total",
+        "counter",
+        "Requests whose client left.",
+        |m| m.gone.load(Ordering::Relaxed).cast_signed(),
+    ),
+];
+
+impl Metrics {
+    pub fn new(models: &[String]) -> Self {
+        Self {
+            models: models
+                .iter()
+                .map(|name| (name.clone(), Arc::new(ModelMetrics::new())))
+                .collect(),
+        }
+    }
+
+    /// The model at that index of the served models.
+    pub fn model(&self, index: usize) -> &Arc<ModelMetrics> {
+        &self.models[index].1
+    }
+
+    /// The Prometheus text.
+    pub fn render(&self) -> String {
+        let mut out = String::new();
+        for (name, kind, help, read) in NUMBERS {
+            declare(&mut out, name, kind, help);
+            for (model, metrics) in &self.models {
+                let value = read(metrics);
+                let _ = writeln!(
+                    out,
+                    "{name}{{engine=\"0\",model_name=\"{model}\"}} {value}.0"
+                );
+            }
+        }
+        let name = "vllm:request_success_total";
+        declare(&mut out, name, "counter", "Requests answered to the end.");
+        for (model, m) in &self.models {
+            let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            for (reason, count) in [
+                ("stop", load(&m.stop)),
+                ("length", load(&m.length)),
+                ("abort", 0),
+            ] {
+                let _ = writeln!(
+                    out,
+                    "{name}{{engine=\"0\",finished_reason=\"{reason}\",model_name=\"{model}\"}} {count}.0"
+                );
+            }
+        }
+        type Pick = fn(&ModelMetrics) -> &Histogram;
+        let histograms: [(&str, &str, Pick); 4] = [
+            (
+                "vllm:time_to_first_token_seconds",
+                "Last request byte to first output.",
+                |m| &m.ttft,
+            ),
+            (
+                "vllm:inter_token_latency_seconds",
+                "Gaps between outputs.",
+                |m| &m.gap,
+            ),
+            (
+                "vllm:request_time_per_output_token_seconds",
+                "Mean gap of a request.",
+                |m| &m.per_token,
+            ),
+            (
+                "vllm:e2e_request_latency_seconds",
+                "Last request byte to the end.",
+                |m| &m.e2e,
+            ),
+        ];
+        for (name, help, pick) in histograms {
+            declare(&mut out, name, "histogram", help);
+            for (model, metrics) in &self.models {
+                pick(metrics).render(&mut out, name, model);
+            }
+        }
+        out
+    }
+}
+
+fn declare(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}

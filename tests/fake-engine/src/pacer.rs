@@ -1,0 +1,297 @@
+//! The one thread that sends paced bytes on time.
+//!
+//! It owns a heap of absolute CLOCK_MONOTONIC deadlines (ns), sleeps until shortly before the
+//! earliest (timer slack 1 ns), spins the rest, stamps, renders and sends itself: nothing lies
+//! between stamp and send. What a step contains belongs to its [`Program`].
+//! The surprise: a program whose client does not take the bytes is parked, its later deadlines
+//! pass, and once the client has caught up the missed steps follow at once, truthfully stamped.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::clock::{now_ns, ns};
+use crate::line::{Line, Wake, lock};
+
+/// What to do to the connection after a step's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    Continue,
+    /// FIN, while reading goes on.
+    ShutdownWrite,
+    /// End the program and close.
+    Close,
+    /// End the program and close with RST.
+    Reset,
+}
+
+/// What is sent on a connection, step by step.
+pub(crate) trait Program: Send {
+    /// When the next step is due; `None` once there is none.
+    fn deadline(&self) -> Option<u64>;
+    /// Appends the bytes of the step that is due. `now` is the stamp of this send.
+    fn step(&mut self, now: u64, out: &mut Vec<u8>) -> After;
+    /// The bytes of the last step have been taken at last, after a wait.
+    fn resumed(&mut self, _now: u64) {}
+    /// When what was sent.
+    fn into_sends(self: Box<Self>) -> Sends;
+}
+
+/// Send stamps of one response, CLOCK_MONOTONIC ns.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Sends {
+    /// One stamp per output step; the choices of a step share it.
+    pub outputs: Vec<u64>,
+    /// The send that carried the end of the response.
+    pub done: Option<u64>,
+    /// Output tokens rendered, all choices together.
+    pub tokens: u64,
+}
+
+/// Why a response ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Everything was sent.
+    Done,
+    /// The client closed, half-closed or reset its connection first.
+    ClientGone,
+    /// A script ran to its end.
+    Script,
+    /// The fake engine was stopped.
+    Stopped,
+}
+
+/// The result of one program.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub end: End,
+    pub after: After,
+    pub sends: Sends,
+    /// How often the client's full receive window held up a step.
+    pub blocked: u32,
+}
+
+struct Job {
+    line: Arc<Line>,
+    program: Box<dyn Program>,
+    parked: Option<After>,
+    blocked: u32,
+}
+
+enum Command {
+    Start(u64, Job),
+    Resume(u64),
+    Abort(u64),
+    Stop,
+}
+
+struct Inbox {
+    commands: Mutex<Vec<Command>>,
+    pending: AtomicBool,
+    wake: Wake,
+    ids: AtomicU64,
+}
+
+/// The handle on the pacer thread; dropping it stops the thread.
+pub(crate) struct Pacer {
+    inbox: Arc<Inbox>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pacer {
+    pub fn start(spin: Duration) -> io::Result<Self> {
+        let inbox = Arc::new(Inbox {
+            commands: Mutex::new(Vec::new()),
+            pending: AtomicBool::new(false),
+            wake: Wake::new()?,
+            ids: AtomicU64::new(0),
+        });
+        let mut pacing = Pacing {
+            inbox: Arc::clone(&inbox),
+            spin_ns: ns(spin),
+            jobs: HashMap::new(),
+            due: BinaryHeap::new(),
+            scratch: Vec::with_capacity(4096),
+        };
+        let thread = std::thread::Builder::new()
+            .name("fake-pacer".into())
+            .spawn(move || pacing.run())?;
+        Ok(Self {
+            inbox,
+            thread: Some(thread),
+        })
+    }
+
+    /// Hands a response over; its outcome arrives at `line`.
+    pub fn submit(&self, line: &Arc<Line>, program: Box<dyn Program>) -> u64 {
+        let id = self.inbox.ids.fetch_add(1, Ordering::Relaxed);
+        let line = Arc::clone(line);
+        self.tell(Command::Start(
+            id,
+            Job {
+                line,
+                program,
+                parked: None,
+                blocked: 0,
+            },
+        ));
+        id
+    }
+
+    /// The backlog of a parked response is out.
+    pub fn resume(&self, id: u64) {
+        self.tell(Command::Resume(id));
+    }
+
+    /// The client is gone: nothing more is sent.
+    pub fn abort(&self, id: u64) {
+        self.tell(Command::Abort(id));
+    }
+
+    fn tell(&self, command: Command) {
+        lock(&self.inbox.commands).push(command);
+        self.inbox.pending.store(true, Ordering::Release);
+        self.inbox.wake.notify();
+    }
+}
+
+impl Drop for Pacer {
+    fn drop(&mut self) {
+        self.tell(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Pacing {
+    inbox: Arc<Inbox>,
+    spin_ns: u64,
+    jobs: HashMap<u64, Job>,
+    /// An aborted job leaves its entry behind; it is skipped when its time comes.
+    due: BinaryHeap<Reverse<(u64, u64)>>,
+    scratch: Vec<u8>,
+}
+
+impl Pacing {
+    fn run(&mut self) {
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        loop {
+            if self.inbox.pending.swap(false, Ordering::AcqRel) && self.obey() {
+                return;
+            }
+            let Some(&Reverse((deadline, id))) = self.due.peek() else {
+                self.sleep(None);
+                continue;
+            };
+            let ahead = deadline.saturating_sub(now_ns());
+            if ahead == 0 {
+                self.due.pop();
+                self.fire(id);
+            } else if ahead > self.spin_ns {
+                self.sleep(Some(ahead - self.spin_ns));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn sleep(&self, ns: Option<u64>) {
+        let timeout = ns.map(|ns| Timespec {
+            tv_sec: (ns / 1_000_000_000).cast_signed(),
+            tv_nsec: (ns % 1_000_000_000).cast_signed(),
+        });
+        let _ = rustix::event::poll(
+            &mut [PollFd::new(&self.inbox.wake, PollFlags::IN)],
+            timeout.as_ref(),
+        );
+    }
+
+    /// Carries out what the connections asked for; true on stop.
+    fn obey(&mut self) -> bool {
+        self.inbox.wake.clear();
+        let commands = std::mem::take(&mut *lock(&self.inbox.commands));
+        for command in commands {
+            match command {
+                Command::Start(id, job) => self.queue(id, job),
+                Command::Abort(id) => {
+                    if let Some(job) = self.jobs.remove(&id) {
+                        finish(job, End::ClientGone, After::Close);
+                    }
+                }
+                Command::Resume(id) => {
+                    if let Some(mut job) = self.jobs.remove(&id) {
+                        job.program.resumed(now_ns());
+                        let after = job.parked.take().unwrap_or(After::Continue);
+                        self.proceed(id, job, after);
+                    }
+                }
+                Command::Stop => {
+                    for (_, job) in self.jobs.drain() {
+                        finish(job, End::Stopped, After::Close);
+                    }
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn queue(&mut self, id: u64, job: Job) {
+        match job.program.deadline() {
+            Some(deadline) => {
+                self.due.push(Reverse((deadline, id)));
+                self.jobs.insert(id, job);
+            }
+            None => finish(job, End::Done, After::Continue),
+        }
+    }
+
+    fn fire(&mut self, id: u64) {
+        let Some(mut job) = self.jobs.remove(&id) else {
+            return;
+        };
+        self.scratch.clear();
+        let after = job.program.step(now_ns(), &mut self.scratch);
+        match job.line.send(&self.scratch) {
+            Ok(sent) if sent == self.scratch.len() => self.proceed(id, job, after),
+            Ok(sent) => {
+                job.parked = Some(after);
+                job.blocked += 1;
+                let line = Arc::clone(&job.line);
+                self.jobs.insert(id, job);
+                line.park(&self.scratch[sent..]);
+            }
+            Err(_) => finish(job, End::ClientGone, After::Close),
+        }
+    }
+
+    fn proceed(&mut self, id: u64, job: Job, after: After) {
+        match after {
+            After::Continue => self.queue(id, job),
+            After::ShutdownWrite => {
+                let _ = job.line.stream.shutdown(std::net::Shutdown::Write);
+                self.queue(id, job);
+            }
+            After::Close | After::Reset => finish(job, End::Done, after),
+        }
+    }
+}
+
+fn finish(job: Job, end: End, after: After) {
+    let line = job.line;
+    line.settle(Outcome {
+        end,
+        after,
+        sends: job.program.into_sends(),
+        blocked: job.blocked,
+    });
+}
