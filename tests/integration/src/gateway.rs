@@ -2,8 +2,10 @@
 
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail, ensure};
 use inferscope_shared::record::gateway::GatewayRecord;
+
+use serde_json::Value;
 
 use crate::http;
 use crate::process::{Server, command, until};
@@ -44,7 +46,16 @@ impl Gateway {
         )
     }
 
-    /// One with this configuration, in which `{data}`, `{admin}` and `{metrics}` ports are zero.
+    /// The same with `more` top-level configuration; its one pool is called `main`.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn before(upstream: &str, more: &str) -> Result<Self> {
+        let yaml = format!("{}auth: {{mode: none}}\n{more}", base(upstream));
+        Self::configured(&yaml, &[])
+    }
+
+    /// One with this configuration, which has to name three ports 0.
     ///
     /// # Errors
     /// It does not start.
@@ -86,6 +97,23 @@ impl Gateway {
             .collect()
     }
 
+    /// Waits for the record of the request that the client called `id`.
+    ///
+    /// # Errors
+    /// It does not come in time, or there are two.
+    pub fn record_of(&self, id: &str) -> Result<GatewayRecord> {
+        let mut found = until("the gateway's record", || {
+            let mut records = self.records().ok()?;
+            records.retain(|r| r.client_request_id.as_deref() == Some(id));
+            (!records.is_empty()).then_some(records)
+        })
+        .context(id.to_owned())?;
+        match (found.pop(), found.len()) {
+            (Some(record), 0) => Ok(record),
+            (_, others) => bail!("{id} has {} records", others + 1),
+        }
+    }
+
     /// Waits until its ring holds `count` records.
     ///
     /// # Errors
@@ -107,5 +135,51 @@ impl Gateway {
             .filter(|l| !l.starts_with('#'))
             .find_map(|l| l.strip_prefix(series)?.trim().parse().ok());
         Ok(value.unwrap_or(0.0))
+    }
+}
+
+fn base(upstream: &str) -> String {
+    format!(
+        "version: 1\n\
+         listen: [{{addr: \"127.0.0.1:0\"}}]\n\
+         metrics: {{addr: \"127.0.0.1:0\"}}\n\
+         admin: {{addr: \"127.0.0.1:0\"}}\n\
+         records: {{hash: true}}\n\
+         pools: {{main: {{endpoints: [\"http://{upstream}\"]}}}}\n"
+    )
+}
+
+/// A gateway that lets one key in, made by `keys new` for the tenant `team`.
+#[derive(Debug)]
+pub struct Guarded {
+    /// The gateway.
+    pub gateway: Gateway,
+    /// The key.
+    pub key: String,
+}
+
+impl Guarded {
+    /// One before `upstream` (`host:port`) with `more` top-level configuration.
+    ///
+    /// # Errors
+    /// No key is made, or the gateway does not start.
+    pub fn before(upstream: &str, more: &str) -> Result<Self> {
+        let secret = [("KEY_SECRET", "a secret of these tests and of nobody else")];
+        let arguments = "keys new --tenant team --id team-1 --secret env:KEY_SECRET --json";
+        let made = command("inferscope-gateway", arguments.split(' '))?
+            .envs(secret)
+            .output()?;
+        let problem = String::from_utf8_lossy(&made.stderr);
+        ensure!(made.status.success(), "keys new: {problem}");
+        let made: Value = serde_json::from_slice(&made.stdout)?;
+        let text = |name: &str| made[name].as_str().map(str::to_owned).context("keys new");
+        let (key, hash) = (text("key")?, text("hash")?);
+        let yaml = format!(
+            "{}auth:\n  mode: keys\n  secret: env:KEY_SECRET\n  keys: [{{id: team-1, tenant: team, hash: \"{hash}\"}}]\n\
+             tenants: {{team: {{}}}}\n{more}",
+            base(upstream)
+        );
+        let gateway = Gateway::configured(&yaml, &secret)?;
+        Ok(Self { gateway, key })
     }
 }

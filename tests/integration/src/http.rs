@@ -2,7 +2,7 @@
 //! the answer's framing as well as its body.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -87,6 +87,24 @@ impl Reader<TcpStream> {
     pub fn connect(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).with_context(|| format!("connect {address}"))?;
         stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Self {
+            stream,
+            unread: Vec::new(),
+        })
+    }
+
+    /// Connects with a small receive buffer, which fills soon when nothing is read.
+    ///
+    /// # Errors
+    /// Nobody listens there.
+    pub fn connect_narrow(address: &str, receive_buffer_bytes: usize) -> Result<Self> {
+        use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        // Before the connection is made: the window is agreed on then.
+        sockopt::set_socket_recv_buffer_size(&socket, receive_buffer_bytes)?;
+        connect(&socket, &address.parse::<SocketAddr>()?)?;
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         Ok(Self {
             stream,

@@ -2,67 +2,24 @@
 //! refusal. The clients are installed by `tests/clients/install.sh`.
 
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use inferscope_tests::gateway::Gateway;
-use inferscope_tests::process::{Server, command, root};
+use inferscope_fake_engine::{Config, FakeEngine};
+use inferscope_tests::gateway::Guarded;
+use inferscope_tests::process::root;
 
 const LIMIT_BYTES: usize = 64 * 1024;
 
-/// A gateway with one key and one model before a fake engine, and that key.
-fn front_door() -> Result<(Server, Gateway, String)> {
-    let engine = Server::start(
-        "fake-engine",
-        command(
-            "fake-engine",
-            ["--listen", "127.0.0.1:0", "--ttft", "5ms", "--itl", "1ms"],
-        )?,
-    )?;
-    let secret = "a secret of this test and of nobody else";
-    let made = command(
-        "inferscope-gateway",
-        [
-            "keys",
-            "new",
-            "--tenant",
-            "team",
-            "--id",
-            "team-1",
-            "--secret",
-            "env:KEY_SECRET",
-            "--json",
-        ],
-    )?
-    .env("KEY_SECRET", secret)
-    .output()?;
-    ensure!(
-        made.status.success(),
-        "keys new: {}",
-        String::from_utf8_lossy(&made.stderr)
-    );
-    let made: serde_json::Value = serde_json::from_slice(&made.stdout)?;
-    let (key, hash) = (
-        made["key"].as_str().unwrap_or_default(),
-        made["hash"].as_str().unwrap_or_default(),
-    );
-    let yaml = format!(
-        "version: 1\n\
-         listen: [{{addr: \"127.0.0.1:0\"}}]\n\
-         metrics: {{addr: \"127.0.0.1:0\"}}\n\
-         admin: {{addr: \"127.0.0.1:0\"}}\n\
-         auth:\n  mode: keys\n  secret: env:KEY_SECRET\n  keys: [{{id: team-1, tenant: team, hash: \"{hash}\"}}]\n\
-         tenants: {{team: {{}}}}\n\
-         models: {{fake-model: {{pool: main}}}}\n\
-         pools: {{main: {{endpoints: [\"http://{}\"]}}}}\n\
-         max_request_body: {LIMIT_BYTES}B\n",
-        engine.address("listen"),
-    );
-    let gateway = Gateway::configured(&yaml, &[("KEY_SECRET", secret)])?;
-    Ok((engine, gateway, key.to_owned()))
-}
-
 fn check(mut client: Command) -> Result<()> {
-    let (_engine, gateway, key) = front_door()?;
+    let engine = FakeEngine::start(Config {
+        ttft: Duration::from_millis(5),
+        itl: Duration::from_millis(1),
+        ..Config::default()
+    })?;
+    let more =
+        format!("models: {{fake-model: {{pool: main}}}}\nmax_request_body: {LIMIT_BYTES}B\n");
+    let Guarded { gateway, key } = Guarded::before(&engine.addr().to_string(), &more)?;
     let output = client
         .env("BASE_URL", format!("http://{}/v1", gateway.data))
         .env("API_KEY", key)

@@ -1,7 +1,13 @@
 //! Scenarios over the built binaries, one module per behaviour.
 
+mod captures;
 mod clients;
 mod dialects;
+mod endings;
+mod faults;
 mod framing;
 mod play;
 mod real_engine;
+mod requests;
+mod runs;
+mod stalled;

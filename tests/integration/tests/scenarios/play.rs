@@ -69,11 +69,15 @@ pub fn sha256(bytes: &[u8]) -> String {
 
 /// An engine that plays `scripts` one after the other, the last again and again.
 pub fn engine(scripts: &[Script]) -> Result<Handle> {
-    let stage = scripts.iter().fold(Scripts::new(), |stage, script| {
+    engine_with(scripts.iter().fold(Scripts::new(), |stage, script| {
         stage.add("case", script.clone())
-    });
+    }))
+}
+
+/// An engine with these scripts.
+pub fn engine_with(scripts: Scripts) -> Result<Handle> {
     FakeEngine::start(Config {
-        scripts: stage,
+        scripts,
         ..Config::default()
     })
     .context("the fake engine")
