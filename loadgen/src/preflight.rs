@@ -143,7 +143,7 @@ type ArmFound = (Target, Option<String>, Option<Value>);
 /// The arm must answer, take the key and serve the model.
 async fn check_arm(config: &Resolved, arm: &Arm) -> Result<ArmFound, String> {
     let name = &arm.name;
-    let target = Target::parse(&arm.url).map_err(|e| format!("arms.{name}.url: {e}"))?;
+    let target = Target::parse(&arm.url).map_err(|e| format!("arms.{name}.url {e}"))?;
     let key = match &arm.api_key {
         Some(place) => {
             Some(rules::read_secret(place).map_err(|e| format!("arms.{name}.api_key {e}"))?)

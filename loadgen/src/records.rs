@@ -70,7 +70,7 @@ impl Source {
         }
         let bare = text.split('?').next().unwrap_or(text).trim_end_matches('/');
         let base = bare.strip_suffix("/records").unwrap_or(bare);
-        let target = Target::parse(base).map_err(|e| format!("gateway_records: {e}"))?;
+        let target = Target::parse(base).map_err(|e| format!("gateway_records {e}"))?;
         let source = Self::Ring {
             path: target.path(&format!("/records?prefix={run_id}.")),
             target,

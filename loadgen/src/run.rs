@@ -272,6 +272,11 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
     for (index, point) in plan.points.iter().enumerate() {
         if *interrupt.borrow() {
             manifest.points[index].stop_reason = Some(StopReason::Interrupted);
+            if point.planned.is_some() {
+                for arrival in 0..point.arrivals.len() {
+                    session.sink.dropped(index, arrival, None, "interrupted");
+                }
+            }
             continue;
         }
         progress.point(&point.id);

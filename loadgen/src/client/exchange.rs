@@ -414,3 +414,6 @@ impl Watchdog {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,10 +16,10 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TargetError {
     /// TLS.
-    #[error("url {0}: https is not in this version; use http:// on a trusted network")]
+    #[error("{0}: https is not in this version; use http:// on a trusted network")]
     Tls(String),
     /// Anything else.
-    #[error("url {url}: {why}; write it like http://127.0.0.1:8000")]
+    #[error("{url}: {why}; write it like http://127.0.0.1:8000")]
     Malformed {
         /// The text.
         url: String,

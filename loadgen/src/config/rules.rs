@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::{Arrival, Resolved};
 use crate::client::target::Target;
+use crate::slo::Slo;
 
 const NOT_A_PLACE: &str = "is written out or misspelt; name where it lies, env:NAME or file:/path";
 
@@ -36,7 +37,7 @@ pub fn check(config: &Resolved, faults: &mut Vec<String>) {
         if !arm.url.is_empty()
             && let Err(e) = Target::parse(&arm.url)
         {
-            fault(format!("arms.{}.url: {e}", arm.name));
+            fault(format!("arms.{}.url {e}", arm.name));
         }
         if let Some(key) = &arm.api_key
             && !matches!(key.split_once(':'), Some(("env" | "file", _)))
@@ -44,10 +45,14 @@ pub fn check(config: &Resolved, faults: &mut Vec<String>) {
             fault(format!("arms.{}.api_key: {NOT_A_PLACE}", arm.name));
         }
     }
-    if let Some(url) = config.engine.url.as_deref().filter(|u| !u.is_empty())
+    if let Some(url) = config
+        .engine
+        .url
+        .as_deref()
+        .filter(|u| config.arms.iter().all(|a| a.url != *u))
         && let Err(e) = Target::parse(url)
     {
-        fault(format!("engine.url: {e}"));
+        fault(format!("engine.url {e}"));
     }
     if let Some(t) = config.request.temperature
         && !(0.0..=10.0).contains(&t)
@@ -66,6 +71,9 @@ pub fn check(config: &Resolved, faults: &mut Vec<String>) {
     }
     if config.prompts.output_tokens == 0 {
         fault("prompts.output_tokens 0: ask for at least 1".to_owned());
+    }
+    if let Some(Err(e)) = config.slo.as_deref().map(str::parse::<Slo>) {
+        fault(e.to_string());
     }
     check_load(config, faults);
     check_records(config, faults);
@@ -142,7 +150,7 @@ fn check_records(config: &Resolved, faults: &mut Vec<String>) {
         let base = records.split('?').next().unwrap_or(records);
         let fits = Target::parse(base.strip_suffix("/records").unwrap_or(base));
         if let Err(e) = fits {
-            faults.push(format!("gateway_records: {e}"));
+            faults.push(format!("gateway_records {e}"));
         }
     }
 }

@@ -75,3 +75,28 @@ fn unknown_and_repeated_keys_and_wrong_units_are_named_with_their_place() {
         2
     );
 }
+
+#[test]
+fn every_example_is_valid() {
+    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(configs).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with("experiment") {
+            read(&path).unwrap().resolve(false).unwrap();
+            seen += 1;
+        }
+    }
+    assert!(seen >= 2);
+}
+
+#[test]
+fn every_key_is_documented() {
+    let page = include_str!("../../../../docs/configuration-loadgen.md");
+    let resolved = parse("x.yaml", FULL).unwrap().resolve(false).unwrap();
+    for line in resolved.to_yaml().lines().filter(|l| l.starts_with("  ")) {
+        let key = line.trim().split(':').next().unwrap();
+        assert!(page.contains(key), "{key} is not in the documentation");
+    }
+}
