@@ -17,6 +17,7 @@ use pingora::http::RequestHeader;
 use crate::auth::Principal;
 use crate::intake::ids::Ids;
 use crate::listener::track::{Limit, Track};
+use crate::metrics::OpenStream;
 use crate::routing::{Lease, Target};
 use crate::server::Services;
 
@@ -87,6 +88,8 @@ pub struct Exchange {
     pub lease: Option<Lease>,
     /// Its name, which outlives the lease.
     pub endpoint: Option<String>,
+    /// The answer is an event stream, counted as open.
+    pub open: Option<OpenStream>,
     /// Whether the connection in use came from the pool.
     pub conn_reused: Option<bool>,
     /// Addresses that the endpoint's name has.
@@ -129,6 +132,7 @@ impl Exchange {
             attempts: 0,
             lease: None,
             endpoint: None,
+            open: None,
             conn_reused: None,
             addresses: 0,
             ending: None,
@@ -167,6 +171,7 @@ impl Exchange {
     pub fn settle(&mut self) {
         if !std::mem::replace(&mut self.settled, true) {
             self.lease = None;
+            self.open = None;
             crate::settle::settle(self);
         }
     }

@@ -102,7 +102,9 @@ pub async fn answer(session: &mut Session, error: &Error, exchange: &mut Exchang
     let told = match session.response_written() {
         None => crate::intake::answer::write(session, &refusal, &exchange.ids.request).await,
         Some(head) if head.headers.get("content-type").is_some_and(is_events) => {
-            session.write_response_body(Some(event(&refusal)), false).await
+            session
+                .write_response_body(Some(event(&refusal)), false)
+                .await
         }
         Some(_) => Ok(()),
     };
@@ -120,4 +122,83 @@ fn is_events(value: &http::HeaderValue) -> bool {
 fn event(refusal: &Refusal) -> Bytes {
     let body = refusal.body();
     [b"\n\ndata: ", body.trim_ascii(), b"\n\n"].concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstream(etype: ErrorType) -> Box<Error> {
+        Error::explain(
+            etype,
+            "while reading response headers, bytes already read: 0",
+        )
+        .into_up()
+    }
+
+    #[test]
+    fn each_failure_has_its_word() {
+        use ErrorType as T;
+        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+        for (error, head_seen, expected) in [
+            (
+                upstream(T::ConnectTimedout),
+                false,
+                (Outcome::Timeout, "connect_timeout"),
+            ),
+            (
+                upstream(T::ConnectRefused),
+                false,
+                (Outcome::UpstreamError, "connect_refused"),
+            ),
+            (
+                upstream(T::ConnectionClosed),
+                false,
+                (Outcome::UpstreamError, "closed_before_answer"),
+            ),
+            (
+                upstream(T::Custom("PrematureBodyEnd")),
+                true,
+                (Outcome::UpstreamError, "truncated"),
+            ),
+            (
+                Error::because(T::ReadError, "reading body", reset).into_up(),
+                true,
+                (Outcome::UpstreamError, "reset"),
+            ),
+            (
+                upstream(T::InvalidHTTPHeader),
+                false,
+                (Outcome::UpstreamError, "bad_response"),
+            ),
+            (
+                Error::explain(NO_ENDPOINT, "none"),
+                false,
+                (Outcome::UpstreamError, "no_endpoint"),
+            ),
+            (
+                Error::explain(T::ConnectionClosed, "left").into_down(),
+                true,
+                (Outcome::ClientGone, CLIENT_GONE),
+            ),
+        ] {
+            assert_eq!(ending(&error, head_seen), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn only_a_silent_close_is_stale() {
+        let mut error = upstream(ErrorType::ConnectionClosed);
+        assert!(!is_stale(&error), "the connector did not say so");
+        error.retry = RetryType::ReusedOnly;
+        assert!(is_stale(&error));
+
+        let mut begun = Error::explain(
+            ErrorType::ConnectionClosed,
+            "while reading response headers, bytes already read: 17",
+        );
+        begun.retry = RetryType::ReusedOnly;
+        assert!(!is_stale(&begun), "an answer had begun");
+        assert!(!is_stale(&upstream(ErrorType::ReadTimedout)));
+    }
 }

@@ -24,6 +24,7 @@ use crate::errors::Refusal;
 use crate::exchange::Exchange;
 use crate::listener::Connection;
 use crate::upstream;
+use answer::Reply;
 use ids::Ids;
 
 /// What became of the next request of a connection.
@@ -49,15 +50,15 @@ pub struct Envelope {
 
 /// Why a request does not go upstream.
 enum Stop {
-    /// The gateway says no.
-    Refused(Refusal),
+    /// The gateway answers it: mostly with a no.
+    Answered(Reply),
     /// The client left.
     Gone,
 }
 
 impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+        Self::Answered(Reply::from(&refusal))
     }
 }
 
@@ -96,14 +97,12 @@ pub async fn receive(stream: Stream, connection: &mut Connection) -> Received {
     ));
     if let Some(refusal) = refusal {
         session.set_server_keepalive(None);
-        return answer::refuse(session, exchange, &refusal, connection).await;
+        return answer::answer(session, exchange, &Reply::from(&refusal), connection).await;
     }
     exchange.times.head = Some(now);
     match admit(&mut session, &mut exchange).await {
         Ok(()) => hand_over(session, exchange, connection).await,
-        Err(Stop::Refused(refusal)) => {
-            answer::refuse(session, exchange, &refusal, connection).await
-        }
+        Err(Stop::Answered(reply)) => answer::answer(session, exchange, &reply, connection).await,
         Err(Stop::Gone) => {
             exchange.ended(Outcome::ClientGone, "client_gone");
             exchange.settle();
@@ -136,6 +135,13 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         .routes
         .resolve(&request.method, request.raw_path())?;
     exchange.path.clone_from(&route.path);
+    if route.path == "/v1/models" && !config.models.is_empty() {
+        // The engine knows its own names, not the aliases that can be asked for here.
+        let list = services
+            .router
+            .list(|alias| principal.may_use(alias).is_ok());
+        return Err(Stop::Answered(Reply::document(list)));
+    }
 
     exchange.body = body::read(session, config).await?;
     exchange.bytes_in = exchange.body.len() as u64;

@@ -184,10 +184,7 @@ impl Connection {
     /// Ends when the next head is overdue: none began within the idle time (or at all, once a
     /// drain has begun), or one began and did not end in time.
     pub async fn no_head_in_time(&mut self) {
-        let (since, limit) = (
-            self.since,
-            self.services.config.timeouts.request_head,
-        );
+        let (since, limit) = (self.since, self.services.config.timeouts.request_head);
         let track = self.track.clone();
         let started = || track.lock().head_started;
         let overdue = async {

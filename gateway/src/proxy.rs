@@ -162,7 +162,8 @@ impl ProxyHttp for Gateway {
         exchange.times.response_head = Some(MonoNs::now());
         let body = Body::of(&response.headers);
         exchange.track.lock().watch.head(body);
-        if body == Body::Events || is_event_stream(response) {
+        if is_event_stream(response) {
+            exchange.open = Some(exchange.services.metrics.open_stream());
             // With a length pingora would hold pieces back until its buffer is full.
             response.remove_header(&header::CONTENT_LENGTH);
         }
@@ -187,9 +188,7 @@ impl ProxyHttp for Gateway {
         let exchange = exchange(ctx)?;
         response.insert_header("x-request-id", &exchange.ids.request)?;
         if session.req_header().version < Version::HTTP_11
-            && response
-                .remove_header(&header::TRANSFER_ENCODING)
-                .is_some()
+            && response.remove_header(&header::TRANSFER_ENCODING).is_some()
         {
             // Such a client knows no chunks: its body ends with the connection.
             session.set_keepalive(None);

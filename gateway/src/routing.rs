@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
+
 use crate::config;
 use crate::errors::Refusal;
 use crate::upstream::Address;
@@ -73,14 +75,14 @@ impl Pool {
             .map(|endpoint| Endpoint {
                 name: endpoint.name.clone(),
                 address: Address::new(&endpoint.host, endpoint.port),
-                base_path: endpoint.base_path.trim_end_matches('/').to_owned(),
+                base_path: endpoint.base_path.clone(),
                 outstanding: AtomicUsize::new(0),
             })
             .collect();
         Self {
             name: name.to_owned(),
             endpoints,
-            credential: None,
+            credential: config.credential.as_ref().and_then(bearer),
             turn: AtomicUsize::new(0),
         }
     }
@@ -106,6 +108,13 @@ impl Pool {
             index,
         })
     }
+}
+
+/// A credential as the engine wants to see it; marked, so that it is never printed.
+fn bearer(secret: &config::Secret) -> Option<http::HeaderValue> {
+    let mut value = http::HeaderValue::try_from(format!("Bearer {}", secret.expose())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// Where a request goes.
@@ -139,6 +148,25 @@ impl Router {
         }
     }
 
+    /// OpenAI's list of models: the aliases that `visible` lets through.
+    pub fn list(&self, visible: impl Fn(&str) -> bool) -> Bytes {
+        let models: Vec<_> = self
+            .models
+            .keys()
+            .filter(|alias| visible(alias))
+            .map(|alias| {
+                serde_json::json!({
+                    "id": alias,
+                    "object": "model",
+                    "created": 0,
+                    "owned_by": "inferscope",
+                })
+            })
+            .collect();
+        let list = serde_json::json!({"object": "list", "data": models});
+        Bytes::from(format!("{list}\n"))
+    }
+
     /// Where a request for `model` goes. Without configured models any name, or none, goes to
     /// the only pool.
     ///
@@ -168,5 +196,57 @@ impl Router {
                 _ => Err(Refusal::model_required()),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(endpoints: usize) -> Arc<Pool> {
+        let endpoints = (0..endpoints)
+            .map(|i| Endpoint {
+                name: i.to_string(),
+                address: Address::new("127.0.0.1", 1),
+                base_path: String::new(),
+                outstanding: AtomicUsize::new(0),
+            })
+            .collect();
+        Arc::new(Pool {
+            name: "p".to_owned(),
+            endpoints,
+            credential: None,
+            turn: AtomicUsize::new(0),
+        })
+    }
+
+    #[test]
+    fn the_endpoint_with_the_fewest_requests_is_next() {
+        let pool = pool(3);
+        let first: Vec<Lease> = (0..3).map(|_| pool.lease(&[]).unwrap()).collect();
+        let mut taken: Vec<usize> = first.iter().map(Lease::index).collect();
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 1, 2], "each has one");
+
+        let mut first = first;
+        let freed = first.remove(1).index();
+        assert_eq!(pool.lease(&[]).unwrap().index(), freed);
+    }
+
+    #[test]
+    fn equal_endpoints_take_turns() {
+        let pool = pool(2);
+        let one = pool.lease(&[]).unwrap().index();
+        let two = pool.lease(&[]).unwrap().index();
+        assert_ne!(one, two);
+    }
+
+    #[test]
+    fn a_repeat_goes_elsewhere_while_there_is_an_elsewhere() {
+        let pool = pool(2);
+        let _busy = pool.lease(&[0]).unwrap();
+        assert_eq!(pool.lease(&[0]).unwrap().index(), 1);
+        assert!(pool.lease(&[0, 1]).is_some());
+        assert!(super::tests::pool(0).lease(&[]).is_none());
     }
 }

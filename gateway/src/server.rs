@@ -3,30 +3,31 @@
 //! A drain begins with SIGTERM or SIGINT: readiness goes off, the data ports close, idle
 //! connections are closed, a request that still comes on a busy one gets 503. The process leaves
 //! as soon as the last stream ends, or cuts what is left when the drain's time is up. A second
-//! signal cuts at once.
+//! signal cuts at once. Metrics and admin ports answer until the end.
 
+mod data;
+
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora::proxy::{HttpProxy, http_proxy};
-use pingora::server::configuration::ServerConf;
+use serde::Serialize;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 use crate::auth::Authenticator;
 use crate::config::Config;
-use crate::listener::{self, Shared, stamped::OnFin};
 use crate::metrics::Metrics;
-use crate::proxy::Gateway;
-use crate::records::Records;
+use crate::records::{Records, RecordsError};
 use crate::routes::Routes;
 use crate::routing::Router;
+pub use data::DataPorts;
 
 /// How long what was cut may take to say so.
 const CUT: Duration = Duration::from_secs(2);
-/// Idle connections to engines that are kept, in all.
-const KEPT_CONNECTIONS: usize = 1024;
 
 /// Where the process is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +62,30 @@ pub struct Services {
 }
 
 impl Services {
+    /// The parts that `config` describes.
+    ///
+    /// # Errors
+    /// The records can't be written where it says.
+    pub fn new(config: Arc<Config>, phase: watch::Receiver<Phase>) -> Result<Self, ServeError> {
+        let routes = Routes::new(&config.routes);
+        let metrics = Metrics::new(config.models.keys().cloned(), routes.paths())
+            .map_err(io::Error::other)?;
+        let metrics = Arc::new(metrics);
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let boot_id = boot_id.trim().to_owned();
+        let records = Records::start(&config.records, &boot_id, &metrics)?;
+        Ok(Self {
+            auth: Authenticator::new(&config),
+            routes,
+            router: Router::new(&config),
+            metrics,
+            records: Arc::new(records),
+            boot_id,
+            phase,
+            config,
+        })
+    }
+
     /// Whether the process is about to stop.
     #[must_use]
     pub fn draining(&self) -> bool {
@@ -68,53 +93,114 @@ impl Services {
     }
 }
 
-/// The data ports, bound and not yet served.
-pub struct DataPorts {
-    listeners: Vec<(TcpListener, OnFin)>,
-    shared: Shared,
-    alive: mpsc::Receiver<()>,
+/// Why the gateway does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A port is not to be had.
+    #[error("cannot listen on {addr}: {cause}; choose a free address of this host")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// Records can't be written.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    /// The runtime, a signal handler or standard output failed.
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
 }
 
-impl DataPorts {
-    /// Puts the proxy behind `listeners`.
-    #[must_use]
-    pub fn new(listeners: Vec<(TcpListener, OnFin)>, services: Arc<Services>) -> Self {
-        let (sender, alive) = mpsc::channel(1);
-        let shared = Shared {
-            services,
-            proxy: proxy(),
-            alive: sender,
-        };
-        Self {
-            listeners,
-            shared,
-            alive,
-        }
-    }
-
-    /// Where they listen.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners
-            .iter()
-            .filter_map(|(listener, _)| listener.local_addr().ok())
-            .collect()
-    }
-
-    /// Serves until the phase leaves [`Phase::Serving`] and the last connection has ended.
-    pub async fn serve(mut self) {
-        for (listener, on_fin) in self.listeners {
-            tokio::spawn(listener::accept(listener, on_fin, self.shared.clone()));
-        }
-        drop(self.shared);
-        let _ = self.alive.recv().await;
-    }
+/// Binds `addr`.
+///
+/// # Errors
+/// [`ServeError::Bind`].
+pub async fn bind(addr: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(addr)
+        .await
+        .map_err(|cause| ServeError::Bind { addr, cause })
 }
 
-/// pingora's proxy around ours. It reads no configuration file and runs on our runtime.
-fn proxy() -> Arc<HttpProxy<Gateway>> {
-    let conf = ServerConf {
-        upstream_keepalive_pool_size: KEPT_CONNECTIONS,
-        ..ServerConf::default()
+/// The line that says where everything listens.
+#[derive(Serialize)]
+struct Ready {
+    ready: bool,
+    data: Vec<SocketAddr>,
+    metrics: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+}
+
+/// Serves `config` until a signal ends it.
+///
+/// # Errors
+/// Why it could not begin to.
+pub fn run(config: Config) -> Result<(), ServeError> {
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(serve(config));
+    // What was cut and did not say so in time is dropped here, and settles as it goes.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+async fn serve(config: Config) -> Result<(), ServeError> {
+    let mut stop = Stop::new()?;
+    let (phase, watched) = watch::channel(Phase::Serving);
+    let services = Arc::new(Services::new(Arc::new(config), watched)?);
+    let data = DataPorts::bind(services.clone()).await?;
+    let (metrics, admin) = crate::admin::serve(&services).await?;
+    announce(&Ready {
+        ready: true,
+        data: data.addresses(),
+        metrics,
+        admin,
+    })?;
+    let mut serving = tokio::spawn(data.serve());
+
+    let signal = stop.wait().await;
+    let limit = services.config.timeouts.drain;
+    tracing::info!(signal, ?limit, "draining: the last stream ends the process");
+    let _ = phase.send(Phase::Draining);
+    let why = tokio::select! {
+        _ = &mut serving => None,
+        () = tokio::time::sleep(limit) => Some("the drain's time is up"),
+        signal = stop.wait() => Some(signal),
     };
-    Arc::new(http_proxy(&Arc::new(conf), Gateway))
+    if let Some(why) = why {
+        tracing::warn!(why, "cutting what still runs");
+        let _ = phase.send(Phase::Cut);
+        let _ = tokio::time::timeout(CUT, &mut serving).await;
+    }
+    services.records.close().await;
+    Ok(())
+}
+
+fn announce(ready: &Ready) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, ready)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// The signals that stop the process.
+struct Stop {
+    term: Signal,
+    int: Signal,
+}
+
+impl Stop {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The name of the next one.
+    async fn wait(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+        }
+    }
 }

@@ -28,9 +28,6 @@ use crate::routing::{Endpoint, Target};
 const FRESH: Duration = Duration::from_secs(5);
 /// Idle connections are dropped before an engine's own 5 s keep-alive closes them under us.
 const IDLE: Duration = Duration::from_secs(4);
-/// What pingora's read limit adds to ours: it only backs up the watchdog.
-const BACKSTOP: Duration = Duration::from_secs(30);
-
 /// Host and port of an endpoint.
 #[derive(Debug)]
 pub struct Address {
@@ -42,7 +39,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// An address; nothing is looked up yet.
+    /// An address, a v6 one without brackets; nothing is looked up yet.
     #[must_use]
     pub fn new(host: &str, port: u16) -> Self {
         Self {
@@ -56,7 +53,7 @@ impl Address {
     /// The value of a `Host` header towards it.
     #[must_use]
     pub fn authority(&self) -> String {
-        if self.host.contains(':') && !self.host.starts_with('[') {
+        if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
         } else {
             format!("{}:{}", self.host, self.port)
@@ -68,7 +65,7 @@ impl Address {
     /// # Errors
     /// The lookup's error, when there is no older answer.
     pub async fn resolve(&self) -> io::Result<(SocketAddr, usize)> {
-        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        let host = self.host.as_str();
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok((SocketAddr::new(ip, self.port), 1));
         }
@@ -101,7 +98,8 @@ impl Address {
     }
 }
 
-/// How pingora is to reach `address`.
+/// How pingora is to reach `address`. Its own limits on reads and writes stay unset: the watchdog
+/// beside the proxy has the better ones, and a timer per read costs more than the read's parsing.
 #[must_use]
 pub fn peer(address: SocketAddr, timeouts: &Timeouts) -> Box<HttpPeer> {
     let mut peer = HttpPeer::new(address, false, String::new());
@@ -109,9 +107,6 @@ pub fn peer(address: SocketAddr, timeouts: &Timeouts) -> Box<HttpPeer> {
     options.connection_timeout = Some(timeouts.connect);
     options.total_connection_timeout = Some(timeouts.connect);
     options.idle_timeout = Some(IDLE);
-    let silence = timeouts.first_byte.max(timeouts.between_events) + BACKSTOP;
-    options.read_timeout = Some(silence);
-    options.write_timeout = Some(silence);
     options.tcp_keepalive = Some(TcpKeepalive {
         idle: Duration::from_secs(30),
         interval: Duration::from_secs(10),
@@ -134,7 +129,7 @@ pub fn head_for_pool(
     ids: &Ids,
     body_bytes: usize,
 ) -> Result<RequestHeader, Refusal> {
-    let mut head = RequestHeader::build(client.method.clone(), route.path.as_bytes(), Some(12))
+    let mut head = RequestHeader::build(client.method.clone(), route.target.as_bytes(), Some(12))
         .map_err(|_| Refusal::malformed_request())?;
     headers::towards_engine(client, &mut head);
     let set = |head: &mut RequestHeader| -> pingora::Result<()> {
@@ -172,4 +167,29 @@ pub fn head_for_endpoint(
     }
     head.insert_header(header::HOST, endpoint.address.authority())?;
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_header_brackets_version_6() {
+        assert_eq!(Address::new("engine", 8000).authority(), "engine:8000");
+        assert_eq!(Address::new("::1", 8000).authority(), "[::1]:8000");
+    }
+
+    #[tokio::test]
+    async fn a_literal_needs_no_lookup_and_a_failed_connect_moves_on() {
+        let (address, n) = Address::new("::1", 8000).resolve().await.unwrap();
+        assert_eq!((address.to_string().as_str(), n), ("[::1]:8000", 1));
+
+        let two = Address::new("engine", 1);
+        let addresses: Vec<SocketAddr> =
+            vec!["[::1]:1".parse().unwrap(), "127.0.0.1:1".parse().unwrap()];
+        *two.known.lock().unwrap() = Some((Instant::now(), addresses.clone()));
+        assert_eq!(two.resolve().await.unwrap(), (addresses[0], 2));
+        two.failed();
+        assert_eq!(two.resolve().await.unwrap(), (addresses[1], 2));
+    }
 }

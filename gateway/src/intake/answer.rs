@@ -1,4 +1,4 @@
-//! The gateway's own answers: head and body of a refusal, and the end of a connection behind one.
+//! The gateway's own answers, mostly refusals, and the end of a connection behind one.
 //!
 //! A client that is still sending its body when it is refused would lose the answer to the reset
 //! that a close brings, so the sending side is shut first and what still comes is thrown away
@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header;
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use inferscope_shared::record::gateway::Outcome;
 use pingora::Result;
 use pingora::http::ResponseHeader;
@@ -26,17 +26,47 @@ const ANSWER: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 64 * 1024 * 1024;
 
-/// Head and body.
-fn message(refusal: &Refusal, request_id: &str) -> Result<(Box<ResponseHeader>, Bytes)> {
-    let body = refusal.body();
-    let mut head = ResponseHeader::build(refusal.status(), Some(8))?;
-    head.insert_header(header::CONTENT_TYPE, "application/json")?;
-    head.insert_header(header::CONTENT_LENGTH, body.len())?;
-    head.insert_header("x-request-id", request_id)?;
-    for (name, value) in refusal.headers() {
-        head.insert_header(name, value)?;
+/// An answer that the gateway makes itself.
+pub(super) struct Reply {
+    status: StatusCode,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+    /// Its name in the record, for one that says no.
+    refused: Option<&'static str>,
+}
+
+impl From<&Refusal> for Reply {
+    fn from(refusal: &Refusal) -> Self {
+        Self {
+            status: refusal.status(),
+            fields: refusal.headers(),
+            body: refusal.body(),
+            refused: Some(refusal.kind()),
+        }
     }
-    Ok((Box::new(head), body))
+}
+
+impl Reply {
+    /// A JSON document.
+    pub(super) const fn document(body: Bytes) -> Self {
+        Self {
+            status: StatusCode::OK,
+            fields: Vec::new(),
+            body,
+            refused: None,
+        }
+    }
+
+    fn head(&self, request_id: &str) -> Result<Box<ResponseHeader>> {
+        let mut head = ResponseHeader::build(self.status, Some(8))?;
+        head.insert_header(header::CONTENT_TYPE, "application/json")?;
+        head.insert_header(header::CONTENT_LENGTH, self.body.len())?;
+        head.insert_header("x-request-id", request_id)?;
+        for (name, value) in &self.fields {
+            head.insert_header(name, value)?;
+        }
+        Ok(Box::new(head))
+    }
 }
 
 /// Writes a refusal where pingora's proxy has the session.
@@ -44,17 +74,19 @@ fn message(refusal: &Refusal, request_id: &str) -> Result<(Box<ResponseHeader>, 
 /// # Errors
 /// The client's connection failed.
 pub async fn write(session: &mut Session, refusal: &Refusal, request_id: &str) -> Result<()> {
-    let (head, body) = message(refusal, request_id)?;
+    let reply = Reply::from(refusal);
     let client = session.as_downstream_mut();
-    client.write_response_header(head).await?;
-    client.write_response_body(body, true).await
+    client
+        .write_response_header(reply.head(request_id)?)
+        .await?;
+    client.write_response_body(reply.body, true).await
 }
 
-/// Writes a refusal during intake, settles the request, and goes on with the connection or ends it.
-pub(super) async fn refuse(
+/// Answers during intake, settles the request, and goes on with the connection or ends it.
+pub(super) async fn answer(
     mut session: ClientSession,
     mut exchange: Box<Exchange>,
-    refusal: &Refusal,
+    reply: &Reply,
     connection: &Connection,
 ) -> Received {
     let whole = exchange.times.head.is_some() && session.is_body_done();
@@ -62,10 +94,11 @@ pub(super) async fn refuse(
         session.set_server_keepalive(None);
     }
     session.set_write_timeout(Some(ANSWER));
-    let sent = send(&mut session, refusal, &exchange.ids.request).await;
-    match sent {
-        Ok(()) => exchange.ended(Outcome::Refused, refusal.kind()),
-        Err(_) => exchange.ended(Outcome::ClientGone, "client_gone"),
+    let sent = send(&mut session, reply, &exchange.ids.request).await;
+    match (&sent, reply.refused) {
+        (Ok(()), Some(kind)) => exchange.ended(Outcome::Refused, kind),
+        (Ok(()), None) => {}
+        (Err(_), _) => exchange.ended(Outcome::ClientGone, "client_gone"),
     }
     exchange.settle();
     drop(exchange);
@@ -96,10 +129,11 @@ pub(super) async fn refuse(
     Received::Closed
 }
 
-async fn send(session: &mut ClientSession, refusal: &Refusal, request_id: &str) -> Result<()> {
-    let (head, body) = message(refusal, request_id)?;
-    session.write_response_header(head).await?;
-    session.write_body(&body).await?;
+async fn send(session: &mut ClientSession, reply: &Reply, request_id: &str) -> Result<()> {
+    session
+        .write_response_header(reply.head(request_id)?)
+        .await?;
+    session.write_body(&reply.body).await?;
     session.finish_body().await?;
     Ok(())
 }

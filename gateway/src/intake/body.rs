@@ -68,11 +68,6 @@ async fn gather(
 }
 
 /// A body that can't be read: broken framing is the client's fault, the rest its leaving.
-#[expect(
-    clippy::boxed_local,
-    clippy::needless_pass_by_value,
-    reason = "the signature that map_err gives"
-)]
 fn failed(error: Box<pingora::Error>) -> Stop {
     use pingora::ErrorType as T;
     match error.etype() {

@@ -31,7 +31,9 @@ impl Ids {
         };
         Self {
             request: Uuid::now_v7().to_string(),
-            client: text("x-request-id").filter(|id| fits(id)).map(str::to_owned),
+            client: text("x-request-id")
+                .filter(|id| fits(id))
+                .map(str::to_owned),
             trace,
             traceparent,
         }
@@ -124,6 +126,9 @@ mod tests {
         assert_eq!(of("run.direct.c4.17").as_deref(), Some("run.direct.c4.17"));
         assert_eq!(of("two words"), None);
         assert_eq!(of(&"x".repeat(MAX_CLIENT_ID + 1)), None);
-        assert_ne!(Ids::of(&headers(&[])).request, Ids::of(&headers(&[])).request);
+        assert_ne!(
+            Ids::of(&headers(&[])).request,
+            Ids::of(&headers(&[])).request
+        );
     }
 }

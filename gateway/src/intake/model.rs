@@ -53,8 +53,7 @@ pub fn read(body: &[u8]) -> Result<Facts, Unread> {
     let model = match members.model.map(RawValue::get) {
         None | Some("null") => None,
         Some(raw) => {
-            let name: Cow<'_, str> =
-                serde_json::from_str(raw).map_err(|_| Unread::ModelNotText)?;
+            let name: Cow<'_, str> = serde_json::from_str(raw).map_err(|_| Unread::ModelNotText)?;
             let start = raw.as_ptr() as usize - body.as_ptr() as usize;
             Some(Model {
                 name: name.into_owned(),
@@ -173,9 +172,10 @@ mod tests {
         );
         let model = read(&body).unwrap().model.unwrap();
         let rewritten = rewrite(&body, &model, "served/\"name\"");
-        let expected = String::from_utf8(body.to_vec())
-            .unwrap()
-            .replacen(r#""m""#, r#""served/\"name\"""#, 1);
+        let expected =
+            String::from_utf8(body.to_vec())
+                .unwrap()
+                .replacen(r#""m""#, r#""served/\"name\"""#, 1);
         assert_eq!(rewritten, expected.as_bytes());
     }
 

@@ -208,9 +208,9 @@ impl Track {
     /// Ends the exchange by `limit`; the first one counts.
     pub fn trip(&self, limit: Limit) {
         let code = TRIPPED + Limit::ALL.iter().position(|&l| l == limit).unwrap_or(0) as u8;
-        let _ =
-            self.mode
-                .compare_exchange(EXCHANGE, code, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self
+            .mode
+            .compare_exchange(EXCHANGE, code, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The limit that ended the exchange.

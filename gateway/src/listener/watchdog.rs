@@ -58,3 +58,69 @@ fn earliest(state: &State, accept: MonoNs, limits: &Timeouts) -> (MonoNs, Limit)
     }
     first
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::relay::observe::Body;
+
+    const MS: u64 = 1_000_000;
+
+    fn limits() -> Timeouts {
+        Timeouts {
+            connect: Duration::from_secs(1),
+            first_byte: Duration::from_millis(100),
+            between_events: Duration::from_millis(30),
+            total: Duration::from_millis(1_000),
+            ..Timeouts::default()
+        }
+    }
+
+    fn due(state: &State) -> (u64, Limit) {
+        let (at, limit) = earliest(state, MonoNs(0), &limits());
+        (at.0 / MS, limit)
+    }
+
+    fn streaming(pieces: &[(&'static str, u64)]) -> State {
+        let mut state = State {
+            request_sent: Some(MonoNs(5 * MS)),
+            ..State::default()
+        };
+        state.watch.head(Body::Events);
+        for &(text, at) in pieces {
+            state
+                .watch
+                .take(&Bytes::from_static(text.as_bytes()), MonoNs(at * MS));
+        }
+        state.watch.look();
+        state
+    }
+
+    #[test]
+    fn only_the_total_runs_before_the_engine_has_the_request() {
+        assert_eq!(due(&State::default()), (1_000, Limit::Total));
+    }
+
+    #[test]
+    fn a_head_alone_is_no_first_byte() {
+        assert_eq!(due(&streaming(&[])), (105, Limit::FirstByte));
+    }
+
+    #[test]
+    fn comments_keep_no_stream_alive() {
+        assert_eq!(due(&streaming(&[(":\n\n", 90)])), (105, Limit::FirstByte));
+        let stream = streaming(&[("data: {}\n\n", 50), (":\n\n", 79)]);
+        assert_eq!(due(&stream), (80, Limit::BetweenEvents));
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_not_the_engines_silence() {
+        let mut state = streaming(&[("data: {}\n\n", 50)]);
+        state.delivery.blocked(MonoNs(60 * MS));
+        assert_eq!(due(&state), (1_000, Limit::Total));
+        state.delivery.unblocked(MonoNs(700 * MS));
+        assert_eq!(due(&state), (730, Limit::BetweenEvents));
+    }
+}

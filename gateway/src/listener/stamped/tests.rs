@@ -59,16 +59,20 @@ async fn each_request_head_is_stamped_with_its_own_first_byte() {
     let mut buf = [0; 64];
 
     client.write_all(b"GET / ").await.unwrap();
-    stream.read(&mut buf).await.unwrap();
+    stream.read_exact(&mut buf[..6]).await.unwrap();
     let first = track.lock().head_started.unwrap();
     client.write_all(b"HTTP/1.1\r\n\r\n").await.unwrap();
-    stream.read(&mut buf).await.unwrap();
-    assert_eq!(track.lock().head_started, Some(first), "a head has one first byte");
+    stream.read_exact(&mut buf[..12]).await.unwrap();
+    assert_eq!(
+        track.lock().head_started,
+        Some(first),
+        "a head has one first byte"
+    );
 
     track.begin();
     assert_eq!(track.lock().head_started, None);
     client.write_all(b"G").await.unwrap();
-    stream.read(&mut buf).await.unwrap();
+    stream.read_exact(&mut buf[..1]).await.unwrap();
     assert!(track.lock().head_started.unwrap() > first);
 }
 
@@ -102,7 +106,11 @@ async fn the_client_leaving_ends_the_watch_and_so_does_a_limit() {
     track.trip(Limit::Total);
     let error = stream.read(&mut buf).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    assert_eq!(track.tripped(), Some(Limit::FirstByte), "the first one counts");
+    assert_eq!(
+        track.tripped(),
+        Some(Limit::FirstByte),
+        "the first one counts"
+    );
 
     track.begin();
     track.exchange();
