@@ -1,0 +1,201 @@
+//! What the inner ports answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Response, StatusCode};
+use pingora::apps::http_app::ServeHttp;
+use pingora::protocols::http::ServerSession;
+use serde_json::json;
+
+use super::query;
+use crate::auth::{bearer, keys};
+use crate::config::{Admin, Secret};
+use crate::server::{Phase, Services};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+
+type Answer = Response<Vec<u8>>;
+
+/// `/metrics`, `/livez`, `/readyz`.
+pub(super) struct MetricsPort {
+    services: Arc<Services>,
+}
+
+impl MetricsPort {
+    pub(super) fn new(services: &Arc<Services>) -> Self {
+        Self {
+            services: Arc::clone(services),
+        }
+    }
+
+    fn page(&self, path: &str) -> Answer {
+        match path {
+            "/metrics" => match self.services.metrics.render() {
+                Ok(text) => answer(StatusCode::OK, PROMETHEUS, text),
+                Err(error) => {
+                    tracing::error!(%error, "the metrics cannot be written");
+                    let text = "the metrics cannot be written; the log says why\n";
+                    answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
+                }
+            },
+            "/livez" => answer(StatusCode::OK, TEXT, "ok\n"),
+            "/readyz" if self.services.draining() => {
+                answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, "draining\n")
+            }
+            "/readyz" => answer(StatusCode::OK, TEXT, "ok\n"),
+            _ => not_found("/metrics, /livez and /readyz are served here\n"),
+        }
+    }
+}
+
+#[async_trait]
+impl ServeHttp for MetricsPort {
+    async fn response(&self, session: &mut ServerSession) -> Answer {
+        let request = session.req_header();
+        let page = refuse_method(&request.method).unwrap_or_else(|| self.page(request.uri.path()));
+        without_body_for_head(&request.method, page)
+    }
+}
+
+/// `/status`, `/records`.
+pub(super) struct AdminPort {
+    services: Arc<Services>,
+    token: Option<Secret>,
+    started: Instant,
+}
+
+impl AdminPort {
+    pub(super) fn new(services: &Arc<Services>, admin: &Admin) -> Self {
+        Self {
+            services: Arc::clone(services),
+            token: admin.token.clone(),
+            started: Instant::now(),
+        }
+    }
+
+    fn refuse_caller(&self, headers: &HeaderMap) -> Option<Answer> {
+        let token = self.token.as_ref()?;
+        let shown = headers.get(AUTHORIZATION).and_then(bearer);
+        if shown.is_some_and(|shown| keys::same_secret(shown, token)) {
+            return None;
+        }
+        let mut refusal = answer(
+            StatusCode::UNAUTHORIZED,
+            TEXT,
+            "send `Authorization: Bearer TOKEN` with the token of `admin.token`\n",
+        );
+        let challenge = http::HeaderValue::from_static("Bearer realm=\"inferscope-admin\"");
+        refusal.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        Some(refusal)
+    }
+
+    async fn page(&self, path: &str, query: Option<&str>) -> Answer {
+        match path {
+            "/status" => answer(StatusCode::OK, JSON, self.status()),
+            "/records" => self.records(query).await,
+            _ => not_found("/status and /records?prefix=ID are served here\n"),
+        }
+    }
+
+    fn status(&self) -> String {
+        let services = &self.services;
+        let phase = match *services.phase.borrow() {
+            Phase::Serving => "serving",
+            Phase::Draining => "draining",
+            Phase::Cut => "cut",
+        };
+        let records = services.records.status();
+        let status = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "phase": phase,
+            "uptime_seconds": self.started.elapsed().as_secs(),
+            "boot_id": services.boot_id,
+            "requests_in_flight": services.metrics.requests_in_flight(),
+            "models": services.config.models.keys().collect::<Vec<_>>(),
+            "pools": services.config.pools.keys().collect::<Vec<_>>(),
+            "records": {
+                "in_ring": records.in_ring,
+                "ring_bytes": records.ring_bytes,
+                "evicted": records.evicted,
+                "ring_dropped": records.ring_dropped,
+                "file_dropped": records.file_dropped,
+            },
+        });
+        format!("{status}\n")
+    }
+
+    async fn records(&self, query: Option<&str>) -> Answer {
+        let prefix = match query::prefix(query) {
+            Ok(prefix) => prefix,
+            Err(why) => return answer(StatusCode::BAD_REQUEST, TEXT, format!("{why}\n")),
+        };
+        let records = Arc::clone(&self.services.records);
+        // It may wait a moment, and it copies what may be many megabytes.
+        let lines = tokio::task::spawn_blocking(move || records.query(prefix.as_deref())).await;
+        match lines {
+            Ok(lines) => answer(StatusCode::OK, NDJSON, lines),
+            Err(error) => {
+                tracing::error!(%error, "the records cannot be read");
+                answer(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    TEXT,
+                    "the log says why\n",
+                )
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl ServeHttp for AdminPort {
+    async fn response(&self, session: &mut ServerSession) -> Answer {
+        let request = session.req_header();
+        let refusal = self
+            .refuse_caller(&request.headers)
+            .or_else(|| refuse_method(&request.method));
+        let page = match refusal {
+            Some(refusal) => refusal,
+            None => self.page(request.uri.path(), request.uri.query()).await,
+        };
+        without_body_for_head(&request.method, page)
+    }
+}
+
+fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Vec<u8>>) -> Answer {
+    let body = body.into();
+    let length = body.len();
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_LENGTH, length.into());
+    answer
+}
+
+fn not_found(what_there_is: &'static str) -> Answer {
+    answer(StatusCode::NOT_FOUND, TEXT, what_there_is)
+}
+
+fn refuse_method(method: &Method) -> Option<Answer> {
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return None;
+    }
+    let mut refusal = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET and HEAD only\n");
+    let allow = http::HeaderValue::from_static("GET, HEAD");
+    refusal.headers_mut().insert(ALLOW, allow);
+    Some(refusal)
+}
+
+/// The length of the body stays in the head.
+fn without_body_for_head(method: &Method, mut answer: Answer) -> Answer {
+    if *method == Method::HEAD {
+        answer.body_mut().clear();
+    }
+    answer
+}

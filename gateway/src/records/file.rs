@@ -1,0 +1,237 @@
+//! The record file: whole lines only, rotated by size, old ones compressed.
+//!
+//! A file begins with a header line and holds records of one process; one that is found at the
+//! start is rotated first. Rotated files are `PATH.<UTC time>.zst`; the newest `keep` of them stay.
+//! A write that fails (disk full) drops its lines, cuts the file back to its last whole line and
+//! counts them; the next write tries again. A file that somebody else renamed or removed is noticed within a second
+//! and made anew, which is all that external rotation needs.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::Drops;
+use crate::config::RecordsFile;
+
+/// How often the path is compared with the open file.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often a lasting failure is logged.
+const COMPLAIN: Duration = Duration::from_secs(60);
+/// zstd's own default.
+const LEVEL: i32 = 3;
+
+/// See the module head.
+#[derive(Debug)]
+pub(super) struct RecordFile {
+    settings: RecordsFile,
+    boot_id: String,
+    drops: Arc<Drops>,
+    file: File,
+    /// A pipe or a device is neither rotated nor cut back.
+    regular: bool,
+    /// Bytes of whole lines.
+    length: u64,
+    looked: Instant,
+    complained: Option<Instant>,
+}
+
+impl RecordFile {
+    /// Opens the file, an earlier one rotated away.
+    pub(super) fn open(
+        settings: &RecordsFile,
+        boot_id: &str,
+        drops: Arc<Drops>,
+    ) -> io::Result<Self> {
+        let path = &settings.path;
+        if let Ok(found) = fs::metadata(path)
+            && found.is_file()
+            && found.len() > 0
+        {
+            // Before anything is moved, for a file that can't be written stays where it is.
+            OpenOptions::new().append(true).open(path)?;
+            rotate(settings)?;
+        }
+        let (file, regular) = open(path)?;
+        Ok(Self {
+            settings: settings.clone(),
+            boot_id: boot_id.to_owned(),
+            drops,
+            file,
+            regular,
+            length: 0,
+            looked: Instant::now(),
+            complained: None,
+        })
+    }
+
+    /// Writes whole lines, or drops and counts all of them.
+    pub(super) fn write(&mut self, lines: &[Bytes]) {
+        if lines.is_empty() {
+            return;
+        }
+        if let Err(error) = self.try_write(lines) {
+            self.drops.add(lines.len() as u64);
+            if self.complained.is_none_or(|at| at.elapsed() > COMPLAIN) {
+                self.complained = Some(Instant::now());
+                let path = self.settings.path.display();
+                tracing::error!(%error, %path, "records cannot be written and are dropped");
+            }
+        } else if self.complained.take().is_some() {
+            tracing::info!("records are written again");
+        }
+    }
+
+    fn try_write(&mut self, lines: &[Bytes]) -> io::Result<()> {
+        self.look()?;
+        self.cut_back()?;
+        let size: usize = lines.iter().map(Bytes::len).sum();
+        if self.regular && self.length > 0 && self.length + size as u64 > self.settings.max_bytes {
+            rotate(&self.settings)?;
+            self.reopen()?;
+        }
+        let mut text = Vec::with_capacity(size + 256);
+        if self.length == 0 {
+            text = super::header(&self.boot_id, self.drops.get());
+        }
+        for line in lines {
+            text.extend_from_slice(line);
+        }
+        match self.file.write_all(&text) {
+            Ok(()) => {
+                self.length += text.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                // Tried again before the next write.
+                let _ = self.cut_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the file anew when it is no longer at its path.
+    fn look(&mut self) -> io::Result<()> {
+        if !self.regular || self.looked.elapsed() < LOOK {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let ours = self.file.metadata()?;
+        match fs::metadata(&self.settings.path) {
+            Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
+                // Somebody may have emptied it.
+                self.length = self.length.min(there.len());
+                Ok(())
+            }
+            _ => self.reopen(),
+        }
+    }
+
+    /// Cuts off what a failed write left of its lines.
+    fn cut_back(&self) -> io::Result<()> {
+        if self.regular && self.file.metadata()?.len() > self.length {
+            self.file.set_len(self.length)?;
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        (self.file, self.regular) = open(&self.settings.path)?;
+        self.length = self.file.metadata()?.len();
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    let regular = file.metadata()?.is_file();
+    Ok((file, regular))
+}
+
+/// Moves the file away, compresses it and removes the oldest ones.
+fn rotate(settings: &RecordsFile) -> io::Result<()> {
+    let path = &settings.path;
+    let at = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ");
+    let moved = with_suffix(path, &format!(".{at}"));
+    fs::rename(path, &moved)?;
+    // From here on the new file can be made; what fails below leaves an uncompressed old one.
+    if let Err(error) = compress(&moved) {
+        tracing::warn!(%error, file = %moved.display(), "a rotated record file stays uncompressed");
+    }
+    remove_oldest(settings)
+}
+
+fn compress(path: &Path) -> io::Result<()> {
+    let target = with_suffix(path, ".zst");
+    let mut from = File::open(path)?;
+    let to = File::create(&target)?;
+    let compressed = zstd::stream::copy_encode(&mut from, &to, LEVEL).and_then(|()| to.sync_all());
+    match compressed {
+        Ok(()) => fs::remove_file(path),
+        Err(error) => {
+            fs::remove_file(&target)?;
+            Err(error)
+        }
+    }
+}
+
+fn remove_oldest(settings: &RecordsFile) -> io::Result<()> {
+    let mut rotated = rotated(&settings.path)?;
+    rotated.sort();
+    let surplus = rotated.len().saturating_sub(settings.keep);
+    rotated.iter().take(surplus).try_for_each(fs::remove_file)
+}
+
+/// Rotated files beside `path`; their names sort by time.
+fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let (Some(name), parent) = (path.file_name(), path.parent()) else {
+        return Ok(Vec::new());
+    };
+    let directory = match parent {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let begin = format!("{}.", name.to_string_lossy());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let other = entry.file_name();
+        let other = other.to_string_lossy();
+        let ours = other.strip_prefix(&begin).is_some_and(|rest| {
+            let stamp = rest.strip_suffix(".zst").unwrap_or(rest);
+            stamp.ends_with('Z') && stamp.starts_with(|c: char| c.is_ascii_digit())
+        });
+        if ours {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(test)]
+impl RecordFile {
+    /// Every write fails as on a full disk, or no longer.
+    pub(super) fn break_writes(&mut self, broken: bool) {
+        let path = if broken {
+            Path::new("/dev/full")
+        } else {
+            &self.settings.path
+        };
+        (self.file, self.regular) = open(path).unwrap();
+    }
+
+    /// The next write compares path and file.
+    pub(super) fn look_now(&mut self) {
+        self.looked = Instant::now().checked_sub(LOOK).unwrap();
+    }
+}
