@@ -20,6 +20,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::clock::{now_ns, ns};
 use crate::line::{Line, Wake, lock};
 
+/// Scheduling priority that the pacer asks for.
+const PACER_NICE: i32 = -19;
+
 /// What to do to the connection after a step's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
@@ -184,6 +187,9 @@ struct Pacing {
 impl Pacing {
     fn run(&mut self) {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        // On Linux this is the calling thread's priority. Only the privileged may raise it;
+        // for others the pacer is as late as its neighbours make it.
+        let _ = rustix::process::setpriority_process(None, PACER_NICE);
         loop {
             if self.inbox.pending.swap(false, Ordering::AcqRel) && self.obey() {
                 return;

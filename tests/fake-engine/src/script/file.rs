@@ -93,6 +93,8 @@ struct Entry {
     silence: bool,
 }
 
+type Act = fn(Script) -> Script;
+
 /// Reads a script file.
 ///
 /// # Errors
@@ -161,7 +163,7 @@ impl Entry {
         if let Some(data) = self.event {
             script = script.event(&data);
         }
-        let flags: [(bool, fn(Script) -> Script); 7] = [
+        let flags: [(bool, Act); 7] = [
             (self.head_sse, Script::head_sse),
             (self.done, Script::done),
             (self.end, Script::end),
