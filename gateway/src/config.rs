@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 
 use inferscope_shared::strict_yaml::{self, Map, Node, Problems};
 
-pub(crate) use auth::hash_text;
 pub use auth::{ApiKey, Auth, KEY_HASH_BYTES, Tenant};
+pub(crate) use auth::{check_name, hash_text};
 pub use listen::{Admin, HalfClose, Listen};
 pub use pools::{Endpoint, ModelRoute, Pool};
 pub use quick::Quick;

@@ -182,17 +182,23 @@ fn hash(text: &str) -> Result<[u8; KEY_HASH_BYTES], String> {
 
 /// A name that is safe in records, logs and metrics.
 pub(super) fn name(node: &Node, problems: &mut Problems) -> Option<String> {
-    node.parsed(problems, |text| {
-        let fits = text.len() <= 128
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"-_.:/@".contains(&b));
-        if fits {
-            Ok(text.to_owned())
-        } else {
-            Err("a name has up to 128 letters, digits and - _ . : / @".to_owned())
-        }
-    })
+    node.parsed(problems, |text| check_name(text).map(|()| text.to_owned()))
+}
+
+/// Whether `text` is safe as a name in records, logs and metrics.
+///
+/// # Errors
+/// A sentence that says what is accepted. It does not repeat the text.
+pub fn check_name(text: &str) -> Result<(), String> {
+    let fits = (1..=128).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.:/@".contains(&b));
+    if fits {
+        Ok(())
+    } else {
+        Err("a name has 1 to 128 letters, digits and - _ . : / @".to_owned())
+    }
 }
 
 /// The text of a hash in the file.

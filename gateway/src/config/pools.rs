@@ -132,7 +132,7 @@ impl Endpoint {
         let port = match parsed.port_u16() {
             Some(0) => return Err(wrong("port 0 cannot be connected to")),
             Some(port) => port,
-            None if parsed.port().is_some() || authority.ends_with(':') => {
+            None if authority.len() > parsed.host().len() => {
                 return Err(wrong("the port is no number up to 65535"));
             }
             None => 80,

@@ -85,7 +85,7 @@ fn no_keys_means_no_start_unless_it_is_written_out() {
     insta::assert_snapshot!(without(""), @r#"gw.yaml:1:1: "auth" is missing: give keys, or write `auth: {mode: none}` to let everyone in"#);
     insta::assert_snapshot!(without("auth: {mode: keys, keys: [], secret: 'file:/nonexistent/secret'}\n"), @r"
     gw.yaml:3:7: auth: no keys: make one with `inferscope-gateway keys new --tenant NAME`, or write `mode: none` to let everyone in
-    gw.yaml:3:41: auth.secret: cannot read the secret file /nonexistent/secret: No such file or directory (os error 2)
+    gw.yaml:3:38: auth.secret: cannot read the secret file /nonexistent/secret: No such file or directory (os error 2)
     ");
 }
 
@@ -111,8 +111,8 @@ fn several_pools_need_models_and_names_must_exist() {
     let text =
         format!("{two}models: {{m: {{pool: q}}}}\ntenants: {{t: {{models: [x], limits: {{}}}}}}\n");
     insta::assert_snapshot!(faults(&text), @r#"
-    gw.yaml:6:23: tenants.t.models[0]: no model "x" under `models`: add it there
-    gw.yaml:6:35: tenants.t.limits: is not in this version; remove it
+    gw.yaml:6:24: tenants.t.models[0]: no model "x" under `models`: add it there
+    gw.yaml:6:36: tenants.t.limits: is not in this version; remove it
     "#);
 }
 
@@ -156,4 +156,36 @@ fn a_missing_file_says_what_to_do() {
         .unwrap_err()
         .to_string();
     insta::assert_snapshot!(message, @"cannot read the configuration /nonexistent/gw.yaml: No such file or directory (os error 2); name an existing file with -c");
+}
+
+/// Every shipped file loads; a secret from the environment is stood in for by a file.
+#[test]
+fn the_shipped_configurations_load() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "0123456789abcdef0123456789abcdef").unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs");
+    let mut loaded = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if !name.starts_with("gateway") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let file = format!("file:{}", secret.path().display());
+        let text = text.replace("env:INFERSCOPE_KEY_SECRET", &file);
+        if let Err(error) = Config::parse(&name, &text) {
+            panic!("{error}");
+        }
+        loaded.push(name);
+    }
+    loaded.sort();
+    assert_eq!(
+        loaded,
+        [
+            "gateway.measure.yaml",
+            "gateway.minimal.yaml",
+            "gateway.yaml"
+        ]
+    );
 }
