@@ -19,7 +19,7 @@ use crate::intake::ids::Ids;
 use crate::listener::track::{Limit, Track};
 use crate::metrics::OpenStream;
 use crate::routing::{Lease, Target};
-use crate::server::Services;
+use crate::server::{Phase, Services};
 
 /// When what happened; null where it did not.
 #[derive(Debug, Clone, Copy)]
@@ -180,7 +180,11 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.settled {
-            self.ended(Outcome::Drained, "cut");
+            if *self.services.phase.borrow() == Phase::Cut {
+                self.ended(Outcome::Drained, "cut");
+            } else {
+                self.ended(Outcome::UpstreamError, "internal");
+            }
             self.settle();
         }
     }

@@ -13,7 +13,7 @@ mod body;
 pub mod ids;
 pub mod model;
 
-use http::{Method, Version, header};
+use http::{HeaderMap, Method, Version, header};
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::gateway::Outcome;
 use pingora::ErrorType;
@@ -87,7 +87,7 @@ pub async fn receive(stream: Stream, connection: &mut Connection) -> Received {
     };
     let ids = match &refusal {
         None => Ids::of(&session.req_header().headers),
-        Some(_) => Ids::of(&http::HeaderMap::new()),
+        Some(_) => Ids::of(&HeaderMap::new()),
     };
     let mut exchange = Box::new(Exchange::new(
         connection.services.clone(),
@@ -130,6 +130,9 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
     exchange.principal = Some(principal.clone());
     if services.draining() {
         return Err(Refusal::draining().into());
+    }
+    if !plainly_framed(&request.headers) {
+        return Err(Refusal::malformed_request().into());
     }
     let route = services
         .routes
@@ -185,6 +188,15 @@ async fn hand_over(
         Some(stream) => Received::Ready(exchange, envelope, stream),
         None => Received::Closed,
     }
+}
+
+/// Whether the body's transfer coding is chunked alone, if it has one: a body that is compressed
+/// for the transfer would go on without the field that says so.
+fn plainly_framed(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::TRANSFER_ENCODING)
+        .iter()
+        .all(|v| v.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 /// Whether the client waits for a word before it sends its body.

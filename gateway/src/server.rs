@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -136,6 +137,7 @@ struct Ready {
 /// # Errors
 /// Why it could not begin to.
 pub fn run(config: Config) -> Result<(), ServeError> {
+    raise_descriptor_limit();
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(serve(config));
     // What was cut and did not say so in time is dropped here, and settles as it goes.
@@ -175,6 +177,19 @@ async fn serve(config: Config) -> Result<(), ServeError> {
     Ok(())
 }
 
+/// A stream needs two descriptors, and the usual soft limit of 1024 is there for programs that
+/// use `select`.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, soft = limit.current, "the limit of open files stays as it is");
+    }
+}
+
 fn announce(ready: &Ready) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, ready)?;
@@ -182,10 +197,11 @@ fn announce(ready: &Ready) -> io::Result<()> {
     out.flush()
 }
 
-/// The signals that stop the process.
+/// The signals that stop the process, and the one that would and must not.
 struct Stop {
     term: Signal,
     int: Signal,
+    hup: Signal,
 }
 
 impl Stop {
@@ -193,14 +209,20 @@ impl Stop {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
+            hup: signal(SignalKind::hangup())?,
         })
     }
 
     /// The name of the next one.
     async fn wait(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.term.recv() => "SIGTERM",
-            _ = self.int.recv() => "SIGINT",
+        loop {
+            tokio::select! {
+                _ = self.term.recv() => return "SIGTERM",
+                _ = self.int.recv() => return "SIGINT",
+                _ = self.hup.recv() => {
+                    tracing::warn!("SIGHUP: reloading is not in this version, restart instead");
+                }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a request: its record, its log line and what the metrics count.
+//! The end of a request: its record, and what the metrics count by it.
 //!
 //! Called once per request, after the last byte that will be written was written. What the relay
 //! had not looked at yet is read here, so even an answer that was cut shows what it held.
