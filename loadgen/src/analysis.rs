@@ -1,1 +1,316 @@
-//! Not written yet.
+//! From the raw files of a run to everything that is said about it.
+//!
+//! [`analyze`] reads `raw/<run-id>/` and nothing else; [`publish`] writes what follows from it.
+//! Pure of clock and network: the same raw files give the same bytes wherever and whenever they
+//! are analysed. Each line of `requests.jsonl` is read once, in order, and let go; only numbers
+//! stay in memory.
+
+pub mod lines;
+pub mod publish;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use inferscope_shared::record::SCHEMA_VERSION;
+use inferscope_shared::record::request::RequestRecord;
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::artifacts::layout::RunDir;
+use crate::artifacts::manifest::Manifest;
+use crate::attribution::waterfall::Waterfall;
+use crate::attribution::{Attribution, PointBuilder, differences};
+use crate::config::{ArmKind, EngineKind, Resolved};
+use crate::drive::lag::ClientMetrics;
+use crate::gates::{self, Facts, Validation};
+use crate::join::{Join, JoinReport};
+use crate::measure::aggregate::Aggregate;
+use crate::measure::point::Curves;
+use crate::measure::{Asked, Measure};
+use crate::slo::Slo;
+use lines::Lines;
+
+pub use publish::publish;
+
+/// Said of every number that the fake engine gave.
+pub const CHAIN_CHECK: &str = "chain check, not a performance result";
+
+/// What the raw files of a run say.
+#[derive(Debug)]
+pub struct Analysis {
+    /// The run as its manifest describes it.
+    pub manifest: Manifest,
+    /// Its configuration.
+    pub config: Resolved,
+    /// Numbers per point.
+    pub aggregate: Aggregate,
+    /// Gates and verdict.
+    pub validation: Validation,
+    /// How client rows met gateway records; none without gateway records.
+    pub join: Option<JoinReport>,
+    /// Where the time went.
+    pub attribution: Attribution,
+    /// Distributions for charts, in the order of the aggregate's points.
+    pub curves: Vec<Curves>,
+}
+
+/// Why raw files could not be analysed.
+#[derive(Debug, Error)]
+pub enum AnalysisError {
+    /// A file that must be there is not, or cannot be read or written.
+    #[error("{path}: {why}", path = .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A line of a raw file is not what it should be.
+    #[error("{path}:{line}: {why}", path = .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// A request that the run does not have.
+    #[error("run {run}: no request {id}; ids are in {path}", path = .path.display())]
+    NoSuchRequest {
+        /// The run.
+        run: String,
+        /// The id asked for.
+        id: String,
+        /// Where ids are.
+        path: PathBuf,
+    },
+}
+
+impl AnalysisError {
+    pub(crate) fn file(path: &Path, why: impl ToString) -> Self {
+        Self::File {
+            path: path.to_path_buf(),
+            why: why.to_string(),
+        }
+    }
+}
+
+impl Analysis {
+    /// Exit code of the verdict: 0, 3 or 4.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        self.validation.status.exit_code()
+    }
+
+    /// What kind of path an arm is.
+    #[must_use]
+    pub fn arm_kind(&self, arm: &str) -> Option<ArmKind> {
+        arm_kind(&self.manifest, arm)
+    }
+
+    /// What must be said of every number, if anything.
+    #[must_use]
+    pub fn notice(&self) -> Option<&str> {
+        self.aggregate.notice.as_deref()
+    }
+}
+
+fn arm_kind(manifest: &Manifest, arm: &str) -> Option<ArmKind> {
+    let arms = &manifest.arms;
+    arms.iter().find(|a| a.name == arm).map(|a| a.kind)
+}
+
+/// The raw files of a run, opened.
+pub(crate) struct Raw {
+    pub manifest: Manifest,
+    pub config: Resolved,
+    pub slo: Option<Slo>,
+}
+
+impl Raw {
+    /// Reads manifest and configuration.
+    pub fn open(run: &RunDir) -> Result<Self, AnalysisError> {
+        let path = run.manifest();
+        let manifest = Manifest::read(&path).map_err(|e| AnalysisError::file(&path, e))?;
+        let path = run.config();
+        let config = Resolved::read(&path).map_err(|e| AnalysisError::file(&path, e))?;
+        let slo = config
+            .slo
+            .as_deref()
+            .map(str::parse)
+            .transpose()
+            .map_err(|e| AnalysisError::file(&path, e))?;
+        Ok(Self {
+            manifest,
+            config,
+            slo,
+        })
+    }
+
+    /// The gateway's records, if the run has any.
+    pub fn join(&self, run: &RunDir) -> Result<Option<Join>, AnalysisError> {
+        let path = run.gateway_records();
+        let boot_id = self.manifest.host.boot_id.as_deref();
+        path.is_file()
+            .then(|| Join::open(&path, run.run_id(), boot_id))
+            .transpose()
+    }
+}
+
+/// Analyses a run from its raw files.
+///
+/// # Errors
+/// When a file is missing or unreadable, or a whole line of one is not what it should be.
+pub fn analyze(run: &RunDir) -> Result<Analysis, AnalysisError> {
+    let raw = Raw::open(run)?;
+    let mut join = raw.join(run)?;
+    let manifest = &raw.manifest;
+    let mut measure = Measure::new(&manifest.points, raw.slo, asked(&run.plan())?);
+    let mut builders = attributions(manifest, join.as_ref());
+
+    let mut rows = Lines::open(&run.requests())?;
+    while let Some(at) = rows.next::<RequestRecord>()? {
+        let row = at.value;
+        if !measure.push(&row) {
+            let why = format!("point {} is not in manifest.json", row.point_id);
+            return Err(AnalysisError::file(&run.requests(), why));
+        }
+        let record = match &mut join {
+            Some(join) if arm_kind(manifest, &row.arm) == Some(ArmKind::Gateway) => {
+                join.meet(&row)?
+            }
+            _ => None,
+        };
+        if let Some(&index) = builders.places.get(&row.point_id) {
+            builders.all[index].push(&row, record.as_ref(), at.offset);
+        }
+    }
+
+    let mut points = Vec::new();
+    for builder in builders.all {
+        let waterfall = match builder.median_row() {
+            Some(offset) => waterfall(&mut rows, join.as_mut(), offset)?,
+            None => None,
+        };
+        points.push(builder.finish(waterfall));
+    }
+    let join = join.map(|join| join.report());
+    let measured = measure.finish();
+    let client = client_metrics(&run.client_metrics())?;
+    let validation = gates::judge(&Facts {
+        manifest,
+        slo: raw.slo.as_ref(),
+        points: &measured,
+        client: &client,
+        join: join.as_ref(),
+        records_wanted: raw.config.gateway_records.is_some(),
+        replay: raw.config.prompts.workload.is_some(),
+    });
+    let notice = (manifest.engine.kind == EngineKind::Fake).then(|| CHAIN_CHECK.to_owned());
+    let (points_of_aggregate, curves): (Vec<_>, Vec<_>) =
+        measured.into_iter().map(|m| (m.point, m.curves)).unzip();
+    let attribution = Attribution {
+        schema_version: SCHEMA_VERSION,
+        run_id: run.run_id().to_owned(),
+        notice: notice.clone(),
+        join: join.clone(),
+        points,
+        differences: differences::of(&points_of_aggregate, |arm| arm_kind(manifest, arm)),
+        differences_note: differences::NOTE.to_owned(),
+    };
+    Ok(Analysis {
+        aggregate: Aggregate {
+            schema_version: SCHEMA_VERSION,
+            run_id: run.run_id().to_owned(),
+            notice,
+            points: points_of_aggregate,
+        },
+        validation,
+        join,
+        attribution,
+        curves,
+        manifest: raw.manifest,
+        config: raw.config,
+    })
+}
+
+struct Builders {
+    all: Vec<PointBuilder>,
+    places: HashMap<String, usize>,
+}
+
+/// One builder per point. Without records of the client's own boot a gateway's point is seen
+/// from the client alone.
+fn attributions(manifest: &Manifest, join: Option<&Join>) -> Builders {
+    let comparable = join.is_some_and(Join::same_boot);
+    let all: Vec<PointBuilder> = manifest
+        .points
+        .iter()
+        .map(|p| {
+            let gateway = arm_kind(manifest, &p.arm) == Some(ArmKind::Gateway);
+            PointBuilder::new(&p.point_id, &p.arm, gateway && comparable)
+        })
+        .collect();
+    let places = manifest
+        .points
+        .iter()
+        .enumerate()
+        .map(|(i, p)| (p.point_id.clone(), i))
+        .collect();
+    Builders { all, places }
+}
+
+fn waterfall(
+    rows: &mut Lines,
+    join: Option<&mut Join>,
+    offset: u64,
+) -> Result<Option<Waterfall>, AnalysisError> {
+    let Some(row) = rows.at::<RequestRecord>(offset)? else {
+        return Ok(None);
+    };
+    let record = match join.filter(|join| join.same_boot()) {
+        Some(join) => join.look_up(&row.request_id)?,
+        None => None,
+    };
+    Ok(Waterfall::of(&row, record.as_ref()))
+}
+
+#[derive(Deserialize)]
+struct PlanLine {
+    point_id: String,
+    seq: u64,
+    output_tokens: u64,
+}
+
+/// Output tokens that each arrival asked for.
+fn asked(path: &Path) -> Result<Asked, AnalysisError> {
+    let mut asked = Asked::new();
+    let mut lines = Lines::open(path)?;
+    while let Some(at) = lines.next::<PlanLine>()? {
+        let line = at.value;
+        let of_point = asked.entry(line.point_id).or_default();
+        if of_point.len() as u64 != line.seq {
+            return Err(AnalysisError::file(
+                path,
+                format!("seq {} is out of order", line.seq),
+            ));
+        }
+        of_point.push(line.output_tokens);
+    }
+    Ok(asked)
+}
+
+fn client_metrics(path: &Path) -> Result<Vec<ClientMetrics>, AnalysisError> {
+    let mut all = Vec::new();
+    if path.is_file() {
+        let mut lines = Lines::open(path)?;
+        while let Some(at) = lines.next::<ClientMetrics>()? {
+            all.push(at.value);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests;

@@ -66,7 +66,7 @@ pub struct Arm {
 }
 
 /// What kind of path an arm is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ArmKind {
     /// Straight to the engine.
@@ -196,7 +196,7 @@ pub struct Load {
 }
 
 /// The load of one point.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadValue {
     /// What `value` counts.
     pub kind: LoadKind,
@@ -205,7 +205,7 @@ pub struct LoadValue {
 }
 
 /// What a point's load value counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadKind {
     /// Requests in flight (closed loop).

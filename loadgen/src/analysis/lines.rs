@@ -1,0 +1,126 @@
+//! JSON lines off a disk, one at a time, each with its place.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::AnalysisError;
+
+/// A file of JSON lines.
+#[derive(Debug)]
+pub struct Lines {
+    path: PathBuf,
+    reader: BufReader<File>,
+    buffer: String,
+    offset: u64,
+    number: u64,
+}
+
+/// A value and the byte offset of its line.
+#[derive(Debug)]
+pub struct At<T> {
+    /// Offset of the line's first byte.
+    pub offset: u64,
+    /// The line's value.
+    pub value: T,
+}
+
+impl Lines {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, AnalysisError> {
+        let file = File::open(path).map_err(|e| AnalysisError::file(path, e))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            reader: BufReader::with_capacity(256 * 1024, file),
+            buffer: String::new(),
+            offset: 0,
+            number: 0,
+        })
+    }
+
+    /// The next value; `None` at the end. A last line without a line end that is no JSON was
+    /// being written when its writer was killed, and is left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a whole line is not a `T`.
+    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<At<T>>, AnalysisError> {
+        loop {
+            self.buffer.clear();
+            let offset = self.offset;
+            let read = self
+                .reader
+                .read_line(&mut self.buffer)
+                .map_err(|e| AnalysisError::file(&self.path, e))?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.offset += read as u64;
+            self.number += 1;
+            if self.buffer.trim().is_empty() {
+                continue;
+            }
+            return match serde_json::from_str(&self.buffer) {
+                Ok(value) => Ok(Some(At { offset, value })),
+                Err(_) if !self.buffer.ends_with('\n') => Ok(None),
+                Err(e) => Err(AnalysisError::Line {
+                    path: self.path.clone(),
+                    line: self.number,
+                    why: e.to_string(),
+                }),
+            };
+        }
+    }
+
+    /// The value whose line starts at `offset`.
+    ///
+    /// # Errors
+    /// When the file cannot be read there, or the line is not a `T`.
+    pub fn at<T: DeserializeOwned>(&mut self, offset: u64) -> Result<Option<T>, AnalysisError> {
+        self.reader
+            .seek(SeekFrom::Start(offset))
+            .map_err(|e| AnalysisError::file(&self.path, e))?;
+        self.offset = offset;
+        Ok(self.next()?.map(|it| it.value))
+    }
+
+    /// The text of the line last read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.buffer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m29_a_line_cut_by_a_kill_is_left_out_and_others_are_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.jsonl");
+        std::fs::write(&path, "1\n\n22\n{\"half").unwrap();
+        let mut lines = Lines::open(&path).unwrap();
+        let first = lines.next::<u32>().unwrap().unwrap();
+        let second = lines.next::<u32>().unwrap().unwrap();
+        assert_eq!((first.offset, first.value), (0, 1));
+        assert_eq!((second.offset, second.value), (3, 22));
+        assert!(lines.next::<u32>().unwrap().is_none());
+        assert_eq!(lines.at::<u32>(3).unwrap(), Some(22));
+    }
+
+    #[test]
+    fn a_whole_line_that_is_wrong_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.jsonl");
+        std::fs::write(&path, "1\n{\"half\n3\n").unwrap();
+        let mut lines = Lines::open(&path).unwrap();
+        lines.next::<u32>().unwrap();
+        let error = lines.next::<u32>().unwrap_err().to_string();
+        assert!(error.contains("x.jsonl:2:"), "{error}");
+    }
+}

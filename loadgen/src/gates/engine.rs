@@ -1,0 +1,83 @@
+//! Gates about how the run and the engine ended.
+
+use super::rules::SUCCESS_RATE;
+use super::{Facts, Finding, GateStatus};
+use crate::artifacts::manifest::StopReason;
+use crate::measure::point::PointMeasure;
+use inferscope_shared::definitions::arithmetic::fraction;
+
+pub(super) fn run_complete(facts: &Facts<'_>) -> Finding {
+    let points = &facts.manifest.points;
+    let whole = points.iter().filter(|p| {
+        matches!(
+            p.stop_reason,
+            Some(StopReason::Requests | StopReason::Duration | StopReason::EngineGone)
+        )
+    });
+    let (whole, all) = (whole.count(), points.len());
+    let ok = whole == all && !facts.manifest.interrupted;
+    let evidence = if ok {
+        format!("all {all} points ran to their end")
+    } else if facts.manifest.interrupted {
+        format!("interrupted; {whole} of {all} points ran to their end")
+    } else {
+        format!("{whole} of {all} points ran to their end; loadgen itself was ended")
+    };
+    Finding::held(ok, GateStatus::Undecided, evidence)
+        .measured(Some(whole as f64))
+        .against(all as f64)
+}
+
+pub(super) fn engine_alive(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
+    let Some(run) = facts.point_run(&point.point.point_id) else {
+        return Finding::undecided("the manifest does not know this point");
+    };
+    let saw = run.alive_error.as_deref().unwrap_or("no reason given");
+    let engine = facts.manifest.engine.name.as_deref().unwrap_or("engine");
+    if run.stop_reason == Some(StopReason::EngineGone) {
+        return Finding::new(
+            GateStatus::Fail,
+            format!("the {engine} was gone before the point was over: {saw}"),
+        );
+    }
+    match (run.alive_after, run.stop_reason) {
+        (Some(true), _) => Finding::new(GateStatus::Pass, "answered after the point"),
+        (Some(false), _) => Finding::new(
+            GateStatus::Fail,
+            format!("the {engine} did not answer after the point: {saw}"),
+        ),
+        (None, Some(StopReason::Interrupted)) => {
+            Finding::not_applicable("interrupted, so not asked")
+        }
+        (None, _) => Finding::undecided("the point has no recorded end, so nobody asked"),
+    }
+}
+
+pub(super) fn success_rate(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
+    let (requests, errors) = (point.point.requests, &point.point.errors);
+    let Some(rate) = point.point.success_rate else {
+        return Finding::undecided("no measured request was planned here or reached");
+    };
+    let own = facts.slo.and_then(|slo| slo.success);
+    let threshold = own.map_or(SUCCESS_RATE, |limit| limit.min(SUCCESS_RATE));
+    let mut evidence = format!(
+        "{} of {} planned requests ended ok",
+        requests.ok, requests.planned
+    );
+    if !errors.is_empty() {
+        let kinds: Vec<String> = errors.iter().map(|(k, n)| format!("{k} {n}")).collect();
+        evidence.push_str(&format!("; {}", kinds.join(", ")));
+    }
+    let apart_from_signal = fraction(
+        requests.ok,
+        requests.planned.saturating_sub(point.evidence.interrupted),
+    );
+    let finding = if rate >= threshold {
+        Finding::new(GateStatus::Pass, evidence)
+    } else if point.evidence.interrupted > 0 && apart_from_signal.is_none_or(|r| r >= threshold) {
+        Finding::undecided(evidence)
+    } else {
+        Finding::new(GateStatus::Fail, evidence)
+    };
+    finding.measured(Some(rate)).against(threshold)
+}

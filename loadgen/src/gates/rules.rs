@@ -1,0 +1,211 @@
+//! The table of gates: one row each, and the only place where thresholds stand.
+
+use super::{Blame, Check, client, engine, joined, workload};
+
+/// What is fixed about a gate.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// Its id.
+    pub id: &'static str,
+    /// Which raw files it needs.
+    pub needs: &'static str,
+    /// What it measures.
+    pub measures: &'static str,
+    /// Its threshold; none where there is no number, or where the run names it.
+    pub threshold: Option<f64>,
+    /// Unit of value and threshold.
+    pub unit: &'static str,
+    /// When it passes, in words.
+    pub passes: &'static str,
+    /// Why this threshold.
+    pub why: &'static str,
+    /// Whom it points at.
+    pub blame: Blame,
+    /// What to do.
+    pub remedy: &'static str,
+    /// How it judges.
+    pub check: Check,
+}
+
+/// Share of planned requests that must end ok in a run at fixed load.
+pub(super) const SUCCESS_RATE: f64 = 0.99;
+/// Share of answers that must have exactly the length asked for.
+pub(super) const EXACT_LENGTH: f64 = 0.95;
+/// Dispatch lag, p99, in milliseconds.
+pub(super) const DISPATCH_LAG_MS: f64 = 10.0;
+/// Loop lag, p99 of a second, in milliseconds.
+pub(super) const LOOP_LAG_MS: f64 = 10.0;
+/// Share of a point's seconds whose loop lag must be below its limit.
+pub(super) const CALM_SECONDS: f64 = 0.9;
+
+/// Every gate, in the order in which reports show them.
+pub const RULES: &[Rule] = &[
+    Rule {
+        id: "run_complete",
+        needs: "manifest.json",
+        measures: "points that ran to their own end",
+        threshold: None,
+        unit: "points",
+        passes: "every planned point ran and none was interrupted; else UNDECIDED",
+        why: "points that are missing may be the ones that mattered",
+        blame: Blame::Environment,
+        remedy: "run it again to its end; what was measured is kept",
+        check: Check::Run(engine::run_complete),
+    },
+    Rule {
+        id: "engine_alive",
+        needs: "manifest.json",
+        measures: "whether the arm and the engine behind it answered when the point was over",
+        threshold: None,
+        unit: "answers",
+        passes: "the probe after the point got an answer; FAIL when it did not, or when the point \
+                 ended because the engine was gone",
+        why: "a process that died is no result about its speed",
+        blame: Blame::Engine,
+        remedy: "look at the engine's log, restart it and run again",
+        check: Check::Point(engine::engine_alive),
+    },
+    Rule {
+        id: "warmup",
+        needs: "manifest.json, requests.jsonl",
+        measures: "warm-up requests that ended ok",
+        threshold: Some(1.0),
+        unit: "requests",
+        passes: "at least one warm-up request ended ok; UNDECIDED when none was planned",
+        why: "first connections and a cold engine otherwise sit in the measured tail",
+        blame: Blame::Workload,
+        remedy: "plan warm-up requests (load.warmup), at least as many as the concurrency",
+        check: Check::Point(workload::warmup),
+    },
+    Rule {
+        id: "success_rate",
+        needs: "requests.jsonl",
+        measures: "ok / planned",
+        threshold: Some(SUCCESS_RATE),
+        unit: "1",
+        passes: "at or above 0.99, or above the SLO's own success limit where that is lower; \
+                 UNDECIDED when only an interruption kept it below",
+        why: "at a fixed load that the engine is meant to carry, latencies of the survivors alone \
+              flatter; an SLO that allows more failures says that they are a result",
+        blame: Blame::Engine,
+        remedy: "look at the errors by kind; lower the load, or state success=… in the SLO if \
+                 failures are what is being measured",
+        check: Check::Point(engine::success_rate),
+    },
+    Rule {
+        id: "timing_complete",
+        needs: "requests.jsonl",
+        measures: "ok answers whose stamps are all there and in order",
+        threshold: Some(1.0),
+        unit: "1",
+        passes: "all of them",
+        why: "a missing or reordered stamp is a fault of the instrument, however rare",
+        blame: Blame::Client,
+        remedy: "report it with the named line of requests.jsonl: it is a fault of loadgen",
+        check: Check::Point(client::timing_complete),
+    },
+    Rule {
+        id: "output_length",
+        needs: "plan.jsonl, requests.jsonl",
+        measures: "ok answers with exactly the output tokens asked for, of those with a count",
+        threshold: Some(EXACT_LENGTH),
+        unit: "1",
+        passes: "at or above 0.95; NOT_APPLICABLE to a replayed workload, whose lengths are caps",
+        why: "E2E and throughput of arms that answer at different lengths cannot be compared",
+        blame: Blame::Workload,
+        remedy: "make the engine ignore its end token (request.body: '{\"ignore_eos\": true}' on \
+                 vLLM and llama.cpp), or ask for fewer tokens",
+        check: Check::Point(workload::output_length),
+    },
+    Rule {
+        id: "token_availability",
+        needs: "requests.jsonl",
+        measures: "ok answers whose tokens the engine counted",
+        threshold: Some(1.0),
+        unit: "1",
+        passes: "all of them; else UNDECIDED",
+        why: "without a count TPOT and token rates are null, and events are not tokens",
+        blame: Blame::Engine,
+        remedy: "use an engine that honours stream_options.include_usage, and check that nothing \
+                 on the path removes it",
+        check: Check::Point(workload::token_availability),
+    },
+    Rule {
+        id: "dispatch_lag",
+        needs: "requests.jsonl",
+        measures: "p99 of dispatched - intended (the maximum below 100 requests)",
+        threshold: Some(DISPATCH_LAG_MS),
+        unit: "ms",
+        passes: "at or below 10 ms; NOT_APPLICABLE to a closed loop",
+        why: "a later dispatch is another schedule than the planned one; 10 ms is also the limit \
+              from which a request counts as late",
+        blame: Blame::Client,
+        remedy: "give loadgen a free core, or spread the load over fewer requests per second",
+        check: Check::Point(client::dispatch_lag),
+    },
+    Rule {
+        id: "client_loop_lag",
+        needs: "client_metrics.jsonl, manifest.json",
+        measures: "p90 over the point's seconds of each second's p99 loop lag",
+        threshold: Some(LOOP_LAG_MS),
+        unit: "ms",
+        passes: "at or below 10 ms; UNDECIDED without a sample near the point",
+        why: "every read waits as long as the loop lags, so TTFT and ITL carry it; nine seconds \
+              of ten, so that one hiccup of the machine does not void a run",
+        blame: Blame::Client,
+        remedy: "give loadgen a free core, away from engine and gateway, or lower the load",
+        check: Check::Point(client::client_loop_lag),
+    },
+    Rule {
+        id: "sample_size",
+        needs: "config.resolved.yaml, requests.jsonl",
+        measures: "answers, counted by their effective number (lag-1 autocorrelation of TTFT)",
+        threshold: None,
+        unit: "samples",
+        passes: "at least as many as certify the percentile that the SLO names (59 at p95, 299 at \
+                 p99); else UNDECIDED; NOT_APPLICABLE when no latency limit is claimed",
+        why: "fewer samples cannot show at 95 % confidence that the percentile keeps its limit",
+        blame: Blame::Statistics,
+        remedy: "measure more requests, or claim a lower percentile (at=p50)",
+        check: Check::Point(workload::sample_size),
+    },
+    Rule {
+        id: "join_complete",
+        needs: "requests.jsonl, gateway_records.jsonl, manifest.json",
+        measures: "answered gateway requests without exactly one gateway record, and records \
+                   without a request",
+        threshold: Some(0.0),
+        unit: "requests",
+        passes: "none, and all records are of this run's boot; NOT_APPLICABLE without a gateway \
+                 arm or when no records were asked for; UNDECIDED when they were and are missing",
+        why: "attribution over part of the requests may be over the wrong part",
+        blame: Blame::Gateway,
+        remedy: "enlarge the gateway's record ring (records.ring) or read its record file; give \
+                 loadgen longer to wait (timeouts.records)",
+        check: Check::Run(joined::join_complete),
+    },
+    Rule {
+        id: "records_dropped",
+        needs: "gateway_records.jsonl",
+        measures: "records that the gateway says it lost",
+        threshold: Some(0.0),
+        unit: "records",
+        passes: "none lost, or none of this run's missing",
+        why: "lost records are the busiest moments",
+        blame: Blame::Gateway,
+        remedy: "enlarge records.ring in the gateway's configuration, or use a faster disk",
+        check: Check::Run(joined::records_dropped),
+    },
+    Rule {
+        id: "byte_identity",
+        needs: "requests.jsonl, gateway_records.jsonl",
+        measures: "answers whose bytes differ between engine, gateway and client",
+        threshold: Some(0.0),
+        unit: "answers",
+        passes: "none; NOT_APPLICABLE when the gateway does not hash (records.hash)",
+        why: "a gateway that changes bytes measures another answer than the engine gave",
+        blame: Blame::Gateway,
+        remedy: "report it with the named request id: it is a fault of the gateway",
+        check: Check::Run(joined::byte_identity),
+    },
+];

@@ -1,0 +1,245 @@
+//! Who keeps the limits: single answers (goodput) and the point as a whole (`slo.met`).
+//!
+//! Failed, incomplete and dropped requests are misses and never leave a denominator. At a
+//! percentile a latency limit holds when that share of all planned requests kept it, which is
+//! the nearest-rank percentile with misses counted as infinitely slow.
+
+use inferscope_shared::definitions as defs;
+use inferscope_shared::definitions::arithmetic::{fraction, per_second};
+use inferscope_shared::record::request::{Outcome, RequestRecord};
+
+use super::aggregate::{Goodput, Requests, SloCheck, SloResult};
+use super::series::{answer_end, between_ms, origin, tpot_ms};
+use crate::slo::Slo;
+
+/// Whether one answer keeps one limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kept {
+    /// It has a value, within the limit or not.
+    Value(f64),
+    /// The metric does not apply to it (TPOT below two tokens): kept.
+    NotApplicable,
+    /// It should have a value and has none (unknown token count, no output): a miss.
+    Unknown,
+}
+
+/// What the records of a point showed against its limits.
+#[derive(Debug)]
+pub struct Judge {
+    slo: Slo,
+    ttft: Track,
+    tpot: Track,
+    e2e: Track,
+    good: u64,
+    unknown_tpot: u64,
+}
+
+#[derive(Debug, Default)]
+struct Track {
+    /// Values of answers that have one.
+    values: Vec<f64>,
+    /// Answers that the limit does not apply to.
+    not_applicable: u64,
+}
+
+impl Track {
+    fn add(&mut self, kept: Kept) {
+        match kept {
+            Kept::Value(ms) => self.values.push(ms),
+            Kept::NotApplicable => self.not_applicable += 1,
+            Kept::Unknown => {}
+        }
+    }
+}
+
+impl Judge {
+    /// A judge by these limits.
+    #[must_use]
+    pub fn new(slo: Slo) -> Self {
+        Self {
+            slo,
+            ttft: Track::default(),
+            tpot: Track::default(),
+            e2e: Track::default(),
+            good: 0,
+            unknown_tpot: 0,
+        }
+    }
+
+    /// Whether an answer keeps every latency limit. Anything but a whole answer does not.
+    #[must_use]
+    pub fn is_good(&self, record: &RequestRecord, open_loop: bool) -> bool {
+        let within = |limit: Option<f64>, kept: Kept| match (limit, kept) {
+            (None, _) | (_, Kept::NotApplicable) => true,
+            (Some(limit), Kept::Value(ms)) => ms <= limit,
+            (Some(_), Kept::Unknown) => false,
+        };
+        let limits = self.slo.limits;
+        record.outcome == Outcome::Ok
+            && within(limits.ttft_ms, ttft(record, open_loop))
+            && within(limits.tpot_ms, tpot(record))
+            && within(limits.e2e_ms, e2e(record, open_loop))
+    }
+
+    /// Takes a measured answer that ended ok.
+    pub fn ok(&mut self, record: &RequestRecord, open_loop: bool) {
+        self.good += u64::from(self.is_good(record, open_loop));
+        self.ttft.add(ttft(record, open_loop));
+        self.e2e.add(e2e(record, open_loop));
+        let tpot = tpot(record);
+        self.tpot.add(tpot);
+        self.unknown_tpot += u64::from(tpot == Kept::Unknown);
+    }
+
+    /// Goodput and verdict over the limits. `good_in_window` are the good answers that ended
+    /// inside a window of `window_ns`.
+    #[must_use]
+    pub fn finish(
+        mut self,
+        requests: Requests,
+        good_in_window: u64,
+        window_ns: u64,
+    ) -> (Goodput, SloResult) {
+        let success_rate = fraction(requests.ok, requests.planned);
+        let shortfall = match (self.slo.success, success_rate) {
+            (Some(limit), Some(rate)) if rate < limit => Some(format!(
+                "success rate {rate:.4} is below its limit {limit}: {} of {} planned requests ended ok",
+                requests.ok, requests.planned
+            )),
+            _ => None,
+        };
+        let no_count = (self.slo.limits.tpot_ms.is_some() && self.unknown_tpot > 0).then(|| {
+            format!(
+                "{} answers have no token count and cannot show that they kept the tpot limit: counted as misses",
+                self.unknown_tpot
+            )
+        });
+        let goodput = if let Some(reason) = shortfall.clone() {
+            Goodput {
+                requests_per_s: Some(0.0),
+                fraction: Some(0.0),
+                good: self.good,
+                reason: Some(reason),
+            }
+        } else {
+            Goodput {
+                requests_per_s: per_second(good_in_window, window_ns),
+                fraction: fraction(self.good, requests.planned),
+                good: self.good,
+                reason: no_count.clone(),
+            }
+        };
+        let slo = self.verdict(requests, success_rate);
+        (goodput, slo)
+    }
+
+    fn verdict(&mut self, requests: Requests, success_rate: Option<f64>) -> SloResult {
+        let limits = self.slo.limits;
+        let mut checks = Vec::new();
+        let mut reasons = Vec::new();
+        if let Some(limit) = self.slo.success {
+            checks.push(SloCheck {
+                metric: defs::SUCCESS_RATE.symbol.to_owned(),
+                limit,
+                value: success_rate,
+                met: success_rate.map(|rate| rate >= limit),
+            });
+        }
+        for (definition, limit, track) in [
+            (&defs::TTFT, limits.ttft_ms, &mut self.ttft),
+            (&defs::TPOT, limits.tpot_ms, &mut self.tpot),
+            (&defs::E2E, limits.e2e_ms, &mut self.e2e),
+        ] {
+            if let Some(limit) = limit {
+                checks.push(check(definition.symbol, limit, track, requests, &self.slo));
+            }
+        }
+        for it in checks.iter().filter(|it| it.met != Some(true)) {
+            reasons.push(reason(it, requests, &self.slo));
+        }
+        let met = if checks.iter().any(|it| it.met == Some(false)) {
+            Some(false)
+        } else if checks.iter().any(|it| it.met.is_none()) {
+            None
+        } else {
+            Some(true)
+        };
+        SloResult {
+            met,
+            at: self.slo.at.to_string(),
+            limits,
+            success: self.slo.success,
+            checks,
+            reasons,
+        }
+    }
+}
+
+fn check(symbol: &str, limit: f64, track: &mut Track, requests: Requests, slo: &Slo) -> SloCheck {
+    track.values.sort_unstable_by(f64::total_cmp);
+    // Answers that the limit does not apply to leave this percentile on both sides.
+    let planned =
+        usize::try_from(requests.planned.saturating_sub(track.not_applicable)).unwrap_or(0);
+    let value = slo
+        .at
+        .rank(planned)
+        .checked_sub(1)
+        .and_then(|rank| track.values.get(rank).copied());
+    let enough = planned >= slo.at.values_needed();
+    SloCheck {
+        metric: symbol.to_owned(),
+        limit,
+        value: value.filter(|_| enough),
+        met: enough.then(|| value.is_some_and(|ms| ms <= limit)),
+    }
+}
+
+fn reason(check: &SloCheck, requests: Requests, slo: &Slo) -> String {
+    let SloCheck {
+        metric,
+        limit,
+        value,
+        met,
+    } = check;
+    match (met, value) {
+        (None, _) => format!(
+            "{metric}: {} planned requests are too few for {}, which needs {}",
+            requests.planned,
+            slo.at,
+            slo.at.values_needed()
+        ),
+        (Some(_), Some(value)) if metric == defs::SUCCESS_RATE.symbol => {
+            format!("{metric} {value:.4} is below its limit {limit}")
+        }
+        (Some(_), Some(value)) => format!(
+            "{metric} {} of planned requests {value:.1} is above its limit {limit}",
+            slo.at
+        ),
+        (Some(_), None) => format!(
+            "{metric} {} of planned requests falls among those without an answer ({} of {} ended ok)",
+            slo.at, requests.ok, requests.planned
+        ),
+    }
+}
+
+fn value(ms: Option<f64>) -> Kept {
+    ms.map_or(Kept::Unknown, Kept::Value)
+}
+
+fn ttft(record: &RequestRecord, open_loop: bool) -> Kept {
+    value(between_ms(
+        origin(record, open_loop),
+        record.first_output_ns,
+    ))
+}
+
+fn tpot(record: &RequestRecord) -> Kept {
+    match record.completion_tokens {
+        Some(0 | 1) => Kept::NotApplicable,
+        _ => value(tpot_ms(record)),
+    }
+}
+
+fn e2e(record: &RequestRecord, open_loop: bool) -> Kept {
+    value(between_ms(origin(record, open_loop), answer_end(record)))
+}

@@ -1,0 +1,198 @@
+//! The first screen: verdict, what did not pass, what failed, and the numbers side by side.
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+use super::numbers::{NONE, median, or_none, percent, signed};
+use crate::analysis::Analysis;
+use crate::gates::{Gate, GateStatus};
+use crate::measure::aggregate::Point;
+
+/// Columns of the headline table.
+pub(crate) const COLUMNS: [&str; 10] = [
+    "point",
+    "ok/planned",
+    "req/s",
+    "tok/s",
+    "goodput/s",
+    "TTFT p50 ms",
+    "TPOT p50 ms",
+    "ITL p50 ms",
+    "E2E p50 ms",
+    "SLO",
+];
+
+/// One point as a row of the headline table.
+pub(crate) fn row(point: &Point) -> [String; 10] {
+    let m = &point.metrics;
+    let goodput = point.goodput.as_ref();
+    [
+        point.point_id.clone(),
+        format!("{}/{}", point.requests.ok, point.requests.planned),
+        or_none(point.throughput.requests_per_s),
+        or_none(point.throughput.output_tokens_per_s),
+        goodput.map_or_else(|| NONE.to_owned(), |g| or_none(g.requests_per_s)),
+        median(&m.ttft_ms),
+        median(&m.tpot_ms),
+        median(&m.itl_event_ms),
+        median(&m.e2e_ms),
+        match point.slo.as_ref().map(|slo| slo.met) {
+            None => NONE.to_owned(),
+            Some(Some(true)) => "met".to_owned(),
+            Some(Some(false)) => "missed".to_owned(),
+            Some(None) => "too few".to_owned(),
+        },
+    ]
+}
+
+/// The first screen as plain text.
+#[must_use]
+pub fn text(analysis: &Analysis) -> String {
+    let mut out = String::new();
+    let mut say = |line: String| {
+        out.push_str(&line);
+        out.push('\n');
+    };
+    say(format!(
+        "{}  {}{}",
+        analysis.validation.status.label(),
+        analysis.manifest.run_id,
+        if analysis.manifest.interrupted {
+            "  (interrupted)"
+        } else {
+            ""
+        }
+    ));
+    if let Some(notice) = analysis.notice() {
+        say(format!("fake engine: {notice}"));
+    }
+    say(table(analysis));
+    say("[low, high] = 95 % interval of the median; – = not defined by this sample".to_owned());
+    for point in &analysis.aggregate.points {
+        if let Some(line) = errors(point) {
+            say(line);
+        }
+        for reason in point.slo.iter().flat_map(|slo| &slo.reasons) {
+            say(format!("slo {}: {reason}", point.point_id));
+        }
+    }
+    for line in differences(analysis) {
+        say(line);
+    }
+    if let Some(join) = &analysis.join {
+        say(format!(
+            "joined {} unjoined {} duplicates {} records without a request {}; bytes equal {} of {}",
+            join.joined,
+            join.unjoined,
+            join.duplicates,
+            join.records_without_row,
+            join.hashes.equal,
+            join.hashes.compared
+        ));
+    }
+    say(gate_counts(&analysis.validation.gates));
+    for gate in analysis.validation.gates.iter().filter(|g| speaks(g)) {
+        say(gate_line(gate));
+    }
+    out
+}
+
+fn table(analysis: &Analysis) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(COLUMNS);
+    for point in &analysis.aggregate.points {
+        table.add_row(row(point));
+    }
+    for index in 1..COLUMNS.len() {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
+}
+
+fn errors(point: &Point) -> Option<String> {
+    let all = point.requests.planned - point.requests.ok;
+    let kinds: Vec<String> = point
+        .errors
+        .iter()
+        .map(|(k, n)| format!("{k} {n}"))
+        .collect();
+    (all > 0).then(|| {
+        format!(
+            "not ok {}: {all} of {} ({} ok): {}",
+            point.point_id,
+            point.requests.planned,
+            percent(point.success_rate),
+            kinds.join(", ")
+        )
+    })
+}
+
+/// Gateway minus direct, a line per load.
+fn differences(analysis: &Analysis) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for it in &analysis.attribution.differences {
+        let name = match it.metric.as_str() {
+            "ttft_ms" => "TTFT",
+            "tpot_ms" => "TPOT",
+            "e2e_ms" => "E2E",
+            _ => continue,
+        };
+        let part = format!("{name} {} ms", signed(it.difference));
+        let key = format!("{} - {}", it.gateway, it.direct);
+        match lines.last_mut().filter(|(last, _)| *last == key) {
+            Some((_, parts)) => parts.push(part),
+            None => lines.push((key, vec![part])),
+        }
+    }
+    lines
+        .into_iter()
+        .map(|(key, parts)| format!("medians {key}: {}", parts.join(", ")))
+        .collect()
+}
+
+/// How many gates found what.
+#[must_use]
+pub fn gate_counts(gates: &[Gate]) -> String {
+    let count = |status| gates.iter().filter(|g| g.status == status).count();
+    format!(
+        "gates: {} passed, {} failed, {} undecided, {} not applicable",
+        count(GateStatus::Pass),
+        count(GateStatus::Fail),
+        count(GateStatus::Undecided),
+        count(GateStatus::NotApplicable)
+    )
+}
+
+fn speaks(gate: &Gate) -> bool {
+    matches!(gate.status, GateStatus::Fail | GateStatus::Undecided)
+}
+
+/// One gate in one line.
+#[must_use]
+pub fn gate_line(gate: &Gate) -> String {
+    let blame = serde_json::to_string(&gate.blame).unwrap_or_default();
+    let mut line = format!("{} {} [{}]", gate.status.label(), gate.id, gate.scope);
+    if let Some(measured) = gate.measured {
+        line.push_str(&format!(": {}", super::numbers::short(measured)));
+        if let Some(threshold) = gate.threshold {
+            line.push_str(&format!(" against {}", super::numbers::short(threshold)));
+        }
+        if gate.unit != "1" {
+            line.push_str(&format!(" {}", gate.unit));
+        }
+    }
+    line.push_str(&format!(" – {}", gate.evidence));
+    if speaks(gate) {
+        line.push_str(&format!(
+            "\n  points at: {}; remedy: {}",
+            blame.trim_matches('"'),
+            gate.remedy
+        ));
+    }
+    line
+}

@@ -1,0 +1,217 @@
+//! The report of a run as Markdown: the verdict first, then numbers, then where they come from.
+
+mod sections;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::headline;
+use super::numbers::percent;
+use crate::analysis::Analysis;
+use crate::artifacts::layout::RunDir;
+use crate::gates::{GateStatus, Status};
+
+/// The whole report.
+#[must_use]
+pub fn report(run: &RunDir, analysis: &Analysis) -> String {
+    let mut out = String::new();
+    verdict(&mut out, analysis);
+    numbers(&mut out, analysis);
+    sections::charts(&mut out, run, analysis);
+    sections::distributions(&mut out, analysis);
+    sections::differences(&mut out, analysis);
+    sections::attribution(&mut out, analysis);
+    sections::waterfall(&mut out, analysis);
+    gates(&mut out, analysis);
+    sections::environment(&mut out, analysis);
+    sections::reproduce(&mut out, analysis);
+    sections::artifacts(&mut out, analysis);
+    out
+}
+
+/// A Markdown table.
+pub(super) fn table(out: &mut String, head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let head: Vec<String> = head.iter().map(|&h| h.to_owned()).collect();
+    out.push_str(&line(&head));
+    let rule: Vec<String> = head
+        .iter()
+        .enumerate()
+        .map(|(i, _)| if i == 0 { "---" } else { "---:" }.to_owned())
+        .collect();
+    out.push_str(&line(&rule));
+    for row in rows {
+        let cells: Vec<String> = row.iter().map(|c| cell(c)).collect();
+        out.push_str(&line(&cells));
+    }
+    out.push('\n');
+}
+
+/// Text that cannot break out of its cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\r'], " ")
+}
+
+fn verdict(out: &mut String, analysis: &Analysis) {
+    let status = analysis.validation.status;
+    let _ = writeln!(
+        out,
+        "# Run {}: {}\n",
+        analysis.manifest.run_id,
+        status.label()
+    );
+    if let Some(notice) = analysis.notice() {
+        let _ = writeln!(
+            out,
+            "> **Fake engine: {notice}.** Its times are made; they say whether the instruments \
+             agree, not how fast anything is.\n"
+        );
+    }
+    if analysis.manifest.interrupted {
+        out.push_str("> **Interrupted.** What was measured until then is below.\n\n");
+    }
+    let meaning = match status {
+        Status::Valid => "No gate failed and none is undecided: the numbers below can be used.",
+        Status::Invalid => "At least one gate failed: don't use the numbers below.",
+        Status::Inconclusive => "No gate failed, but at least one could not be decided.",
+    };
+    let counts = headline::gate_counts(&analysis.validation.gates);
+    let _ = writeln!(out, "{meaning} In all, {counts}.\n");
+    let open: Vec<_> = analysis
+        .validation
+        .gates
+        .iter()
+        .filter(|g| matches!(g.status, GateStatus::Fail | GateStatus::Undecided))
+        .collect();
+    if !open.is_empty() {
+        for gate in open {
+            let blame = serde_json::to_string(&gate.blame).unwrap_or_default();
+            let _ = writeln!(
+                out,
+                "- **{} {}** ({}): {} Points at: {}. Remedy: {}.",
+                gate.status.label(),
+                gate.id,
+                gate.scope,
+                sentence(&gate.evidence),
+                blame.trim_matches('"'),
+                gate.remedy
+            );
+        }
+        out.push('\n');
+    }
+}
+
+/// Text that ends with a full stop.
+fn sentence(text: &str) -> String {
+    let text = text.trim_end_matches('.');
+    format!("{text}.")
+}
+
+fn numbers(out: &mut String, analysis: &Analysis) {
+    out.push_str("## Numbers\n\n");
+    let rows = analysis
+        .aggregate
+        .points
+        .iter()
+        .map(|p| headline::row(p).to_vec());
+    table(out, &headline::COLUMNS, rows);
+    out.push_str(
+        "Medians with their 95 % intervals by order statistics; – where the sample does not \
+         define a value. Rates refer to each point's window. Failed, incomplete and dropped \
+         requests stay in every denominator.\n\n",
+    );
+    for point in &analysis.aggregate.points {
+        if !point.errors.is_empty() {
+            let kinds: Vec<String> = point
+                .errors
+                .iter()
+                .map(|(kind, n)| format!("{} {n}", cell(kind)))
+                .collect();
+            let _ = writeln!(
+                out,
+                "- `{}`: {} of {} planned requests ended ok ({}); the others: {}.",
+                point.point_id,
+                point.requests.ok,
+                point.requests.planned,
+                percent(point.success_rate),
+                kinds.join(", ")
+            );
+        }
+        if let Some(reason) = point.goodput.as_ref().and_then(|g| g.reason.as_ref()) {
+            let _ = writeln!(out, "- `{}` goodput: {reason}.", point.point_id);
+        }
+        for reason in point.slo.iter().flat_map(|slo| &slo.reasons) {
+            let _ = writeln!(out, "- `{}` SLO: {reason}.", point.point_id);
+        }
+    }
+    if let Some(slo) = analysis.config.slo.as_deref() {
+        let _ = writeln!(out, "\nSLO: `{slo}`.");
+    }
+    if !out.ends_with("\n\n") {
+        out.push('\n');
+    }
+}
+
+fn gates(out: &mut String, analysis: &Analysis) {
+    out.push_str("## Gates\n\n");
+    let number = |v: Option<f64>| super::numbers::or_none(v);
+    let rows = analysis.validation.gates.iter().map(|g| {
+        vec![
+            g.id.clone(),
+            g.scope.clone(),
+            g.status.label().to_owned(),
+            number(g.measured),
+            number(g.threshold),
+            g.unit.clone(),
+            g.evidence.clone(),
+        ]
+    });
+    let head = [
+        "gate",
+        "scope",
+        "status",
+        "measured",
+        "threshold",
+        "unit",
+        "evidence",
+    ];
+    table(out, &head, rows);
+}
+
+/// `to` as seen from the directory of `from`; absolute when they share nothing.
+pub(super) fn relative(from: &Path, to: &Path) -> String {
+    let base = from.parent().unwrap_or(Path::new(""));
+    let (base, target): (Vec<_>, Vec<_>) = (base.components().collect(), to.components().collect());
+    let shared = base.iter().zip(&target).take_while(|(a, b)| a == b).count();
+    if shared == 0 && to.is_absolute() {
+        return to.display().to_string();
+    }
+    let up = std::iter::repeat_n("..".to_owned(), base.len() - shared);
+    let down = target[shared..]
+        .iter()
+        .map(|c| c.as_os_str().to_string_lossy().into_owned());
+    up.chain(down).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charts_are_found_from_the_report() {
+        let seen = |from: &str, to: &str| relative(Path::new(from), Path::new(to));
+        assert_eq!(
+            seen("reports/generated/r.md", "results/charts/r/ttft.svg"),
+            "../../results/charts/r/ttft.svg"
+        );
+        assert_eq!(
+            seen("/x/d/reports/r.md", "/x/d/charts/r/a.svg"),
+            "../charts/r/a.svg"
+        );
+    }
+
+    #[test]
+    fn a_message_cannot_break_a_table() {
+        assert_eq!(cell("a|b\nc"), "a\\|b c");
+    }
+}

@@ -1,0 +1,335 @@
+//! The parts of the report below the headline.
+
+use std::fmt::Write as _;
+
+use super::{relative, table};
+use crate::analysis::Analysis;
+use crate::artifacts::layout::RunDir;
+use crate::attribution::PointAttribution;
+use crate::config::ArmKind;
+use crate::report::charts as pictures;
+use crate::report::numbers::{median, or_none, percent, short, signed, with_interval};
+
+pub(super) fn charts(out: &mut String, run: &RunDir, analysis: &Analysis) {
+    out.push_str("## Charts\n\n");
+    for (name, _) in pictures::all(analysis) {
+        let path = relative(&run.report_md(), &run.charts().join(name));
+        let title = name.trim_end_matches(".svg");
+        let _ = writeln!(out, "![{title}]({path})\n");
+    }
+}
+
+pub(super) fn distributions(out: &mut String, analysis: &Analysis) {
+    out.push_str("## Distributions\n\n");
+    for point in &analysis.aggregate.points {
+        let window = point.window.seconds.map_or_else(
+            || "no window".to_owned(),
+            |s| format!("window {} s", short(s)),
+        );
+        let tokens = point.tokens.completion;
+        let _ = writeln!(
+            out,
+            "### {}\n\n{window}; {} answers completed in it; tokens counted by the engine in {} of \
+             {} ok answers; connections reused {}; warm-up {} of {} ok.\n",
+            point.point_id,
+            point.throughput.completed,
+            tokens.exact,
+            tokens.exact + tokens.unknown,
+            percent(point.connections.reuse_fraction),
+            point.warmup.ok,
+            point.warmup.planned,
+        );
+        let rows = point
+            .metrics
+            .all()
+            .into_iter()
+            .filter(|(_, s)| s.n > 0)
+            .map(|(definition, s)| {
+                vec![
+                    format!("{} ({})", definition.name, definition.symbol),
+                    s.n.to_string(),
+                    or_none(s.mean),
+                    or_none(s.std),
+                    or_none(s.min),
+                    median(s),
+                    with_interval(s.p90, s.ci95.p90),
+                    with_interval(s.p95, s.ci95.p95),
+                    with_interval(s.p99, s.ci95.p99),
+                    or_none(s.max),
+                ]
+            });
+        let head = [
+            "metric", "n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max",
+        ];
+        table(out, &head, rows);
+    }
+}
+
+pub(super) fn differences(out: &mut String, analysis: &Analysis) {
+    let all = &analysis.attribution.differences;
+    if all.is_empty() {
+        return;
+    }
+    out.push_str("## Gateway beside direct\n\n");
+    let rows = all.iter().map(|d| {
+        vec![
+            d.load.label(),
+            d.metric.clone(),
+            or_none(d.direct_p50),
+            or_none(d.gateway_p50),
+            signed(d.difference),
+        ]
+    });
+    table(
+        out,
+        &["load", "metric", "direct p50", "gateway p50", "difference"],
+        rows,
+    );
+    let _ = writeln!(out, "{}\n", analysis.attribution.differences_note);
+}
+
+pub(super) fn attribution(out: &mut String, analysis: &Analysis) {
+    out.push_str("## Where the time to first token goes\n\n");
+    if let Some(join) = &analysis.join {
+        let _ = writeln!(
+            out,
+            "Joined {}, unjoined {}, duplicates {}, records without a request {}. Bytes equal on \
+             all three sides: {} of {} compared.\n",
+            join.joined,
+            join.unjoined,
+            join.duplicates,
+            join.records_without_row,
+            join.hashes.equal,
+            join.hashes.compared
+        );
+    } else if analysis
+        .manifest
+        .arms
+        .iter()
+        .any(|a| a.kind == ArmKind::Gateway)
+    {
+        out.push_str("No gateway records: paths through the gateway are seen from the client.\n\n");
+    }
+    for point in analysis
+        .attribution
+        .points
+        .iter()
+        .filter(|p| p.requests > 0)
+    {
+        segments(out, point);
+        per_event(out, point);
+    }
+    out.push_str(
+        "Means of segments add up to the mean TTFT from sending; percentiles don't. Negative \
+         segments are kept and counted.\n\n",
+    );
+}
+
+fn segments(out: &mut String, point: &PointAttribution) {
+    let _ = writeln!(
+        out,
+        "### {}\n\n{} requests; TTFT from sending: mean {} ms, p50 {} ms; unattributed {} ms ({}).\n",
+        point.point_id,
+        point.requests,
+        or_none(point.ttft_from_sent_ms.mean),
+        or_none(point.ttft_from_sent_ms.p50),
+        or_none(point.unattributed.mean_ms),
+        percent(point.unattributed.share),
+    );
+    let rows = point.segments.iter().map(|s| {
+        vec![
+            s.name.clone(),
+            s.owner.label().to_owned(),
+            or_none(s.ms.mean),
+            percent(s.share),
+            or_none(s.ms.p50),
+            or_none(s.ms.p90),
+            or_none(s.ms.p95),
+            or_none(s.ms.p99),
+            or_none(s.ms.max),
+            s.negative.to_string(),
+            s.missing.to_string(),
+        ]
+    });
+    let head = [
+        "segment, ms",
+        "whose",
+        "mean",
+        "share",
+        "p50",
+        "p90",
+        "p95",
+        "p99",
+        "max",
+        "negative",
+        "missing",
+    ];
+    table(out, &head, rows);
+}
+
+fn per_event(out: &mut String, point: &PointAttribution) {
+    let Some(e) = &point.per_event else {
+        return;
+    };
+    let rows = [
+        (
+            "added by the gateway (read → written)",
+            &e.added_delay_ms,
+            e.negative_added_delay,
+        ),
+        (
+            "delivery (written → client's read)",
+            &e.delivery_ms,
+            e.negative_delivery,
+        ),
+    ]
+    .map(|(name, s, negative)| {
+        vec![
+            name.to_owned(),
+            s.n.to_string(),
+            median(s),
+            or_none(s.p90),
+            or_none(s.p99),
+            or_none(s.max),
+            negative.to_string(),
+        ]
+    });
+    table(
+        out,
+        &["per event, ms", "n", "p50", "p90", "p99", "max", "negative"],
+        rows,
+    );
+    let _ = writeln!(
+        out,
+        "{} events in {} pieces and {} flushes: {} events per piece, {} per flush. {} events \
+         without a piece. Writes to the client were pending for {} ms a request at the median, \
+         {} at most.\n",
+        e.coalescing.events,
+        e.coalescing.pieces,
+        e.coalescing.flushes,
+        or_none(e.coalescing.events_per_piece),
+        or_none(e.coalescing.events_per_flush),
+        e.unmatched,
+        or_none(e.write_blocked_ms.p50),
+        or_none(e.write_blocked_ms.max),
+    );
+}
+
+pub(super) fn waterfall(out: &mut String, analysis: &Analysis) {
+    let Some((point, it)) = pictures::chosen(analysis) else {
+        return;
+    };
+    let _ = writeln!(
+        out,
+        "## One median request\n\n`{}` of {}, {} ms from its first write to its end{}. \
+         `loadgen show {} --request {}` lays out every event.\n",
+        it.request_id,
+        point.point_id,
+        short(it.total_ms),
+        it.gateway_request_id
+            .as_ref()
+            .map_or_else(String::new, |id| format!(" (gateway: `{id}`)")),
+        analysis.manifest.run_id,
+        it.request_id,
+    );
+    let rows = it.bars.iter().map(|b| {
+        vec![
+            b.name.clone(),
+            b.owner.label().to_owned(),
+            short(b.start_ms),
+            short(b.end_ms),
+            short(b.end_ms - b.start_ms),
+        ]
+    });
+    table(out, &["part", "whose", "from ms", "to ms", "ms"], rows);
+}
+
+pub(super) fn environment(out: &mut String, analysis: &Analysis) {
+    let m = &analysis.manifest;
+    out.push_str("## Environment\n\n");
+    let text = |t: Option<&str>| t.unwrap_or("unknown").to_owned();
+    let mut rows = vec![
+        vec!["created".to_owned(), m.created_utc.clone()],
+        vec![
+            "loadgen".to_owned(),
+            format!("{} ({})", m.loadgen.version, text(m.loadgen.git.as_deref())),
+        ],
+        vec![
+            "engine".to_owned(),
+            format!(
+                "{} {} ({:?}), model {}",
+                text(m.engine.name.as_deref()),
+                m.engine.version.as_deref().unwrap_or(""),
+                m.engine.kind,
+                text(m.engine.model.as_deref())
+            ),
+        ],
+        vec![
+            "processor".to_owned(),
+            format!(
+                "{}, {} cores, governor {}",
+                text(m.host.cpu.as_deref()),
+                m.host
+                    .cores
+                    .map_or_else(|| "?".to_owned(), |c| c.to_string()),
+                text(m.host.governor.as_deref())
+            ),
+        ],
+        vec![
+            "kernel".to_owned(),
+            format!(
+                "{}, clock source {}",
+                text(m.host.kernel.as_deref()),
+                text(m.host.clock_source.as_deref())
+            ),
+        ],
+        vec!["boot id".to_owned(), text(m.host.boot_id.as_deref())],
+        vec![
+            "prompt tokens".to_owned(),
+            format!(
+                "{} ({})",
+                m.calibration.prompt_tokens,
+                if m.calibration.exact {
+                    "exact"
+                } else {
+                    "not exact"
+                }
+            ),
+        ],
+    ];
+    for arm in &m.arms {
+        rows.push(vec![format!("arm {}", arm.name), arm.url.clone()]);
+    }
+    table(out, &["what", "value"], rows);
+}
+
+pub(super) fn reproduce(out: &mut String, analysis: &Analysis) {
+    let m = &analysis.manifest;
+    let hash = |h: &Option<String>| h.clone().unwrap_or_else(|| "unknown".to_owned());
+    let _ = writeln!(
+        out,
+        "## Again\n\n\
+         Measure again (the resolved configuration is itself a configuration file; its run id must \
+         be a new one):\n\n\
+         ```sh\nloadgen run -c results/raw/{id}/config.resolved.yaml --run-id NEW_ID\n```\n\n\
+         Recompute everything on this page from the raw files, offline:\n\n\
+         ```sh\nloadgen report {id}\nloadgen validate {id}\n```\n\n\
+         Seed {seed}; configuration `{config}`, schedule `{schedule}`, prompts `{prompts}` (SHA-256).\n",
+        id = m.run_id,
+        seed = m.seed,
+        config = hash(&m.config_sha256),
+        schedule = hash(&m.schedule_sha256),
+        prompts = hash(&m.prompts_sha256),
+    );
+}
+
+pub(super) fn artifacts(out: &mut String, analysis: &Analysis) {
+    out.push_str("## Artifacts\n\n");
+    let id = &analysis.manifest.run_id;
+    let _ = writeln!(
+        out,
+        "Raw evidence in `raw/{id}/` of the results directory, numbers in `processed/{id}/`, \
+         charts in `charts/{id}/`. `raw/{id}/manifest.json` lists every file, present or not, with \
+         its hash or the reason. How each number is computed: `docs/methodology.md`."
+    );
+}
