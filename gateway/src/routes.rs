@@ -12,7 +12,7 @@ use crate::errors::{Kind, Refusal};
 
 /// The inference paths of OpenAI-compatible engines. Model management (LoRA loading, sleep,
 /// shutdown) is not among them; whoever needs such a path names it in the configuration.
-const BUILT_IN: [(Method, &str); 13] = [
+const BUILT_IN: [(Method, &str); 12] = [
     (Method::POST, "/v1/chat/completions"),
     (Method::POST, "/v1/completions"),
     (Method::POST, "/v1/responses"),
@@ -25,7 +25,6 @@ const BUILT_IN: [(Method, &str); 13] = [
     (Method::GET, "/v1/models"),
     (Method::POST, "/tokenize"),
     (Method::POST, "/detokenize"),
-    (Method::POST, "/v1/messages"),
 ];
 
 /// A request's path, known to be ours.

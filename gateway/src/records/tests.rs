@@ -175,7 +175,7 @@ fn o07_a_file_renamed_by_somebody_else_is_made_anew() {
     let mut line = serde_json::to_vec(&named("a")).unwrap();
     line.push(b'\n');
     let line = Bytes::from(line);
-    file.write(&[line.clone()]);
+    file.write(std::slice::from_ref(&line));
     fs::rename(&path, directory.path().join("moved")).unwrap();
     file.look_now();
     file.write(&[line]);
