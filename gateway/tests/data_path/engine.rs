@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// What an engine does with a request.
 #[derive(Clone)]
@@ -14,6 +14,8 @@ pub enum Do {
     Write(Vec<u8>),
     /// Waits until the other side closes.
     AwaitClose,
+    /// Waits until it is told to go on.
+    Hold(Arc<Notify>),
     /// Closes.
     Close,
     /// Closes with a reset.
@@ -95,6 +97,7 @@ async fn serve(
                     let _ = events.send(Event::Closed);
                     return;
                 }
+                Do::Hold(go_on) => go_on.notified().await,
                 Do::Close => return,
                 Do::Reset => {
                     let _ = tcp.set_zero_linger();
@@ -138,6 +141,12 @@ async fn read_more(tcp: &mut TcpStream, pending: &mut Vec<u8>) -> Option<()> {
     let n = tcp.read(&mut buf).await.ok().filter(|n| *n > 0)?;
     pending.extend_from_slice(&buf[..n]);
     Some(())
+}
+
+/// A wait, and what ends it.
+pub fn hold() -> (Do, Arc<Notify>) {
+    let go_on = Arc::new(Notify::new());
+    (Do::Hold(go_on.clone()), go_on)
 }
 
 /// An event of a chat stream.

@@ -332,6 +332,71 @@ async fn r04_an_alias_changes_the_model_alone() {
 }
 
 #[tokio::test]
+async fn a_client_that_stops_reading_is_not_the_engines_time() {
+    // More than both sockets of the way hold.
+    let piece = event(&"x".repeat(64 * 1024));
+    let mut script = vec![stream_head()];
+    script.extend(std::iter::repeat_n(chunk(&piece), 400));
+    script.push(last_chunk());
+    let engine = Engine::start(vec![script]).await;
+    let gateway = Gateway::start(&engine, "").await;
+    let mut client = Client::connect(&gateway).await;
+    client.ask(ASK, "").await;
+    client.head().await;
+    // The stall is the scenario, not a way to wait for something.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let answer = client.rest().await;
+    assert!(answer.whole && answer.body.len() == 400 * piece.len());
+
+    let record = gateway.record().await;
+    assert!(record.write_blocked_ns > 1_500_000_000, "{record:?}");
+    assert_eq!(record.outcome, Outcome::Ok);
+    let decode = |deltas: &[u64]| inferscope_shared::record::delta::decode(0, deltas);
+    let read = decode(&record.chunks.read_ns);
+    let written = decode(&record.chunks.written_ns);
+    assert_eq!(read.len(), written.len());
+    // What the engine took for a piece runs from when the one before had been taken and passed.
+    let engine_ns: u64 = (1..read.len())
+        .map(|i| read[i].saturating_sub(written[i - 1].max(read[i - 1])))
+        .sum();
+    assert!(engine_ns < 500_000_000, "{engine_ns}");
+    let slowest = read.iter().zip(&written).map(|(r, w)| w - r).max();
+    assert!(slowest > Some(1_000_000_000), "{slowest:?}");
+}
+
+#[tokio::test]
+async fn a_request_behind_a_stream_is_refused_once_a_drain_has_begun() {
+    let (hold, release) = engine::hold();
+    let script = vec![stream_head(), hold, chunk(event("a")), last_chunk()];
+    let mut engine = Engine::start(vec![script]).await;
+    let gateway = Gateway::start(&engine, "").await;
+    let mut client = Client::connect(&gateway).await;
+    client.ask(ASK, "").await;
+    engine.request().await;
+    assert_eq!(client.head().await.0, 200);
+    gateway.drain();
+    client.ask(ASK, "").await;
+    release.notify_one();
+    assert!(client.rest().await.whole, "the stream finishes");
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert!(client.at_end().await);
+    gateway.wait().await;
+}
+
+#[tokio::test]
+async fn a_transfer_coding_that_would_be_lost_is_refused() {
+    let engine = Engine::start(vec![vec![json("{}")]]).await;
+    let gateway = Gateway::start(&engine, "").await;
+    let mut client = Client::connect(&gateway).await;
+    client
+        .send(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n")
+        .await;
+    assert_eq!(client.answer().await.status, 400);
+}
+
+#[tokio::test]
 async fn a_drain_ends_with_the_last_stream() {
     let mut engine =
         Engine::start(vec![vec![stream_head(), chunk(event("a")), Do::AwaitClose]]).await;
