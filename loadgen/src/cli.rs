@@ -54,8 +54,15 @@ pub enum Command {
     Run(RunArgs),
     /// Say what a run would send, without sending it.
     Plan(RunArgs),
-    /// Show the result of a run.
-    Show(OfRun),
+    /// Show the result of a run, or one request's timeline.
+    Show {
+        /// The run.
+        #[command(flatten)]
+        of: OfRun,
+        /// Show this request instead, client and gateway merged.
+        #[arg(long, value_name = "REQUEST-ID")]
+        request: Option<String>,
+    },
     /// Judge a run again from its raw files; the exit code tells the verdict.
     Validate(OfRun),
     /// Write a run's report and charts again from its raw files.

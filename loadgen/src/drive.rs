@@ -33,6 +33,9 @@ use crate::plan::body::Prepared;
 use crate::plan::{Plan, Point};
 use health::{Health, Issue};
 
+/// How long a peer gets to close a connection after its answer, before it counts as kept.
+const SETTLE: Duration = Duration::from_millis(10);
+
 /// Counters that other threads look at.
 #[derive(Debug, Default)]
 pub struct Gauges {
@@ -146,17 +149,12 @@ impl Running {
             Some(connection) => Ok(connection),
             None => Connection::open(&self.target, self.connect_limit).await,
         };
-        let exchange = match connection {
+        let (exchange, connection) = match connection {
             Ok(connection) => {
                 let mut cut = self.cut.subscribe();
-                let (exchange, connection) =
-                    exchange::run(connection, job.request, &self.limits, true, &mut cut).await;
-                if let Some(connection) = connection {
-                    lock(&self.arm.pool).put(connection);
-                }
-                exchange
+                exchange::run(connection, job.request, &self.limits, true, &mut cut).await
             }
-            Err(error) => Exchange::unconnected(dispatched, &error),
+            Err(error) => (Exchange::unconnected(dispatched, &error), None),
         };
         let went_well = self.health.note(&exchange);
         gauges.in_flight.fetch_sub(1, Ordering::Relaxed);
@@ -173,6 +171,25 @@ impl Running {
             dispatched,
             exchange: Box::new(exchange),
         });
+        if let Some(connection) = connection {
+            self.keep(connection).await;
+        }
+    }
+
+    /// Puts a connection back, once it is known that the peer leaves them open.
+    async fn keep(&self, mut connection: Connection) {
+        let known = lock(&self.arm.pool).peer_keeps();
+        let kept = match known {
+            Some(kept) => kept,
+            None => {
+                let kept = connection.stays_open(SETTLE).await;
+                lock(&self.arm.pool).peer_kept(kept);
+                kept
+            }
+        };
+        if kept {
+            lock(&self.arm.pool).put(connection);
+        }
     }
 
     /// Records an arrival that is never sent.

@@ -3,11 +3,15 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser};
+use loadgen::analysis;
+use loadgen::artifacts::layout::RunDir;
 use loadgen::cli::run_args::RunArgs;
-use loadgen::cli::{Cli, Command};
+use loadgen::cli::{Cli, Command, OfRun};
 use loadgen::config::file;
 use loadgen::run::{self, RunError};
+use loadgen::show::{self, Shown};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -15,7 +19,16 @@ fn main() -> ExitCode {
         None => measure(&cli.run),
         Some(Command::Run(args)) => measure(&args),
         Some(Command::Plan(args)) => plan(&args),
-        Some(Command::Show(_) | Command::Validate(_) | Command::Report(_)) => Ok(1),
+        Some(Command::Show { of, request }) => look(&of, |run, json| match &request {
+            Some(id) => Ok(show::request(run, id, json)?),
+            None => Ok(show::show(run, json)?),
+        }),
+        Some(Command::Validate(of)) => look(&of, |run, json| Ok(show::validate(run, json)?)),
+        Some(Command::Report(of)) => look(&of, |run, json| {
+            let shown = show::report(run, json)?;
+            run::refresh_inventory(run)?;
+            Ok(shown)
+        }),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "loadgen", &mut io::stdout());
             Ok(0)
@@ -61,10 +74,45 @@ fn plan(args: &RunArgs) -> anyhow::Result<u8> {
 fn measure(args: &RunArgs) -> anyhow::Result<u8> {
     let (runtime, prepared) = prepare(args)?;
     let done = runtime.block_on(run::drive(prepared))?;
-    run::refresh_inventory(&done.run)?;
-    println!("{}", done.run.raw().display());
-    if let Some(signal) = done.interrupted {
-        return Ok(signal.exit_code());
+    if let Some(e) = &done.disk_error {
+        eprintln!(
+            "loadgen: {}: {e}; what follows is from what could be written",
+            done.run.raw().display()
+        );
     }
-    Ok(u8::from(done.disk_error.is_some()))
+    let analysis = analysis::analyze(&done.run)
+        .with_context(|| format!("run {}: raw files are kept", done.run.run_id()))?;
+    let published = analysis::publish(&done.run, &analysis);
+    let shown = show::summary(&analysis, args.json);
+    say(&shown)?;
+    let report = published?;
+    run::refresh_inventory(&done.run)?;
+    if !args.json {
+        println!("report: {}", report.display());
+    }
+    Ok(match (done.interrupted, done.disk_error) {
+        (Some(signal), _) => signal.exit_code(),
+        (None, Some(_)) => 1,
+        (None, None) => shown.exit_code,
+    })
+}
+
+/// Does something with a run that has left its files.
+fn look(
+    of: &OfRun,
+    with: impl FnOnce(&RunDir, bool) -> anyhow::Result<Shown>,
+) -> anyhow::Result<u8> {
+    let run =
+        RunDir::locate(&of.run, &of.results_dir).map_err(|e| RunError::Usage(e.to_string()))?;
+    let shown = with(&run, of.json)?;
+    say(&shown)?;
+    Ok(shown.exit_code)
+}
+
+/// Prints a result; a reader that has gone away is not an error.
+fn say(shown: &Shown) -> io::Result<()> {
+    match io::stdout().write_all(shown.text.as_bytes()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e),
+        _ => Ok(()),
+    }
 }

@@ -5,7 +5,7 @@
 //! them and are named there, and the analysis reads the files like any other run's.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::sync::Arc;
 
 use inferscope_shared::record::SCHEMA_VERSION;
@@ -24,7 +24,7 @@ use crate::client::connection::Pool;
 use crate::client::target::{Target, redact};
 use crate::config::settings::Settings;
 use crate::config::{ArmKind, EngineKind, Gpu, Resolved};
-use crate::drive::{self, Arm, Gauges, Session, feed, health::Probe, lag};
+use crate::drive::{self, Arm, Gauges, Session, feed, health::Probe, lag, timer};
 use crate::plan::workload::Workload;
 use crate::plan::{Plan, body, calibrate};
 use crate::preflight::{self, Found};
@@ -224,6 +224,8 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
     } = prepared;
     let (config, plan) = (Arc::new(config), Arc::new(plan));
     create(&run, &config, &plan, &mut manifest)?;
+    // Threads started from here on inherit it; those that do not measure say otherwise.
+    timer::go_first();
     let at_raw = |e: io::Error| failed(run.raw().display(), e);
 
     let writer = Writer::start(&run, Arc::clone(&config), Arc::clone(&plan)).map_err(at_raw)?;
@@ -302,6 +304,7 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         about.alive_error = alive.err();
     }
     drop((monitor, progress, session));
+    timer::go_along();
 
     let mut disk_error = writer.finish().err().map(|e| e.to_string());
     if let Err(e) = scraper.finish() {
@@ -439,19 +442,22 @@ fn answered_through_gateway(config: &Resolved, run: &RunDir) -> io::Result<BTree
         request_id: String,
         status: Option<u16>,
     }
-    let text = std::fs::read_to_string(run.requests())?;
     let gateway: Vec<&str> = config
         .arms
         .iter()
         .filter(|a| a.kind == ArmKind::Gateway)
         .map(|a| a.name.as_str())
         .collect();
-    Ok(text
-        .lines()
-        .filter_map(|l| serde_json::from_str::<Line>(l).ok())
-        .filter(|l| l.status.is_some() && gateway.contains(&l.arm.as_str()))
-        .map(|l| l.request_id)
-        .collect())
+    let mut ids = BTreeSet::new();
+    for line in BufReader::new(std::fs::File::open(run.requests())?).lines() {
+        let Ok(line) = serde_json::from_str::<Line>(&line?) else {
+            continue;
+        };
+        if line.status.is_some() && gateway.contains(&line.arm.as_str()) {
+            ids.insert(line.request_id);
+        }
+    }
+    Ok(ids)
 }
 
 /// What a plan would send, for `loadgen plan`.

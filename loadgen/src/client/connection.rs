@@ -4,6 +4,10 @@
 //! and the peer has not closed it: polling it reads the end of stream that a close left behind.
 //! There is no retry. A peer that closes in the instant of the request makes it fail, and that is
 //! recorded.
+//!
+//! The surprise: llama.cpp announces keep-alive and closes right after each stream, some
+//! microseconds behind the last byte. So the first connection of an arm is watched for a moment
+//! before any is used again, and an arm that closes gets a new connection for each request.
 
 use std::io;
 use std::pin::Pin;
@@ -106,6 +110,11 @@ impl Connection {
         })
     }
 
+    /// Waits up to `limit` for the peer to close it; true when it did not.
+    pub async fn stays_open(&mut self, limit: Duration) -> bool {
+        tokio::time::timeout(limit, &mut self.driver).await.is_err()
+    }
+
     /// Whether the peer has left it open, as far as can be known without a round trip.
     fn is_open(&mut self) -> bool {
         let mut cx = Context::from_waker(std::task::Waker::noop());
@@ -122,6 +131,7 @@ pub struct Pool {
     target: Target,
     connect_limit: Duration,
     keep_alive: Duration,
+    keeps: Option<bool>,
     idle: Vec<Connection>,
 }
 
@@ -133,6 +143,7 @@ impl Pool {
             target,
             connect_limit,
             keep_alive,
+            keeps: None,
             idle: Vec::new(),
         }
     }
@@ -147,6 +158,17 @@ impl Pool {
     #[must_use]
     pub fn connect_limit(&self) -> Duration {
         self.connect_limit
+    }
+
+    /// Whether the peer leaves connections open after an answer; none until seen.
+    #[must_use]
+    pub fn peer_keeps(&self) -> Option<bool> {
+        self.keeps
+    }
+
+    /// Remembers what the peer did with a connection; having closed one counts for good.
+    pub fn peer_kept(&mut self, kept: bool) {
+        self.keeps = Some(kept && self.keeps != Some(false));
     }
 
     /// A kept connection that is still open, if there is one.

@@ -50,7 +50,7 @@ pub fn start(
     thread::Builder::new()
         .name("feed".to_owned())
         .spawn(move || {
-            timer::stand_back();
+            timer::go_along();
             let builder = Builder::new(&config, &plan, target, api_key);
             let point = &plan.points[point];
             for (index, arrival) in point.arrivals.iter().enumerate() {

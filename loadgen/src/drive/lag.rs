@@ -1,8 +1,10 @@
 //! How late the measuring thread gets to things, and what it costs.
 //!
-//! A thread of its own sends a stamp a hundred times a second; the measuring thread notes how
-//! much later it took it. That is what each read waits too, so it bounds the client's own error.
-//! Once a second the distribution becomes a line of `client_metrics.jsonl`.
+//! A hundred times a second a thread of its own wakes the measuring thread, which notes how much
+//! later than planned it got to it. Each read waits as long, so this bounds the client's own error.
+//! Counted from the planned instant, not from the wake-up: a machine that stops both threads at
+//! once would not show otherwise. Once a second the distribution becomes a line of
+//! `client_metrics.jsonl`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +26,7 @@ const LINE_NS: u64 = 1_000_000_000;
 pub struct ClientMetrics {
     /// End of the second that the line is about.
     pub t_ns: MonoNs,
-    /// From a stamp's sending to its taking, in that second.
+    /// From a tick's planned instant to its taking, in that second.
     pub loop_lag_ms: Lag,
     /// CPU time of the whole process so far.
     pub cpu_seconds: f64,
@@ -37,11 +39,11 @@ pub struct ClientMetrics {
 /// Distribution of the loop's lag.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lag {
-    /// Stamps.
+    /// Ticks.
     pub n: u64,
     /// Median.
     pub p50: Option<f64>,
-    /// Nearest rank; null below 10 stamps.
+    /// Nearest rank; null below 10 ticks.
     pub p99: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
@@ -67,12 +69,12 @@ impl Lag {
     }
 }
 
-/// Starts the stamps and takes them until the returned handle is dropped.
+/// Starts the ticks and takes them until the returned handle is dropped.
 ///
 /// # Errors
 /// When no thread can be started.
 pub fn start(gauges: Arc<Gauges>, sink: Sink) -> std::io::Result<Monitor> {
-    let (sender, mut stamps) = mpsc::unbounded_channel::<MonoNs>();
+    let (sender, mut ticks) = mpsc::unbounded_channel::<MonoNs>();
     thread::Builder::new()
         .name("lag".to_owned())
         .spawn(move || {
@@ -81,7 +83,7 @@ pub fn start(gauges: Arc<Gauges>, sink: Sink) -> std::io::Result<Monitor> {
             loop {
                 at = at.plus_ns(TICK_NS).max(MonoNs::now());
                 timer::nap_until(at);
-                if sender.send(MonoNs::now()).is_err() {
+                if sender.send(at).is_err() {
                     return;
                 }
             }
@@ -89,9 +91,9 @@ pub fn start(gauges: Arc<Gauges>, sink: Sink) -> std::io::Result<Monitor> {
     let task = tokio::spawn(async move {
         let mut lags = Vec::with_capacity(128);
         let mut line_at = MonoNs::now().plus_ns(LINE_NS);
-        while let Some(stamp) = stamps.recv().await {
+        while let Some(tick) = ticks.recv().await {
             let now = MonoNs::now();
-            lags.push(now.since(stamp));
+            lags.push(now.since(tick));
             if now >= line_at {
                 line_at = line_at.plus_ns(LINE_NS).max(now);
                 sink.client_metrics(ClientMetrics {
@@ -128,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_of_stamps_becomes_nearest_rank_percentiles() {
+    fn a_second_of_ticks_becomes_nearest_rank_percentiles() {
         let mut lags: Vec<u64> = (1..=100).rev().map(|ms| ms * 1_000_000).collect();
         let lag = Lag::of(&mut lags);
         assert_eq!(

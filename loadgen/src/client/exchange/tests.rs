@@ -32,9 +32,7 @@ fn take_request(socket: &mut TcpStream) -> bool {
 }
 
 /// A server that runs `serve` on each connection in turn.
-fn server(
-    serve: impl Fn(usize, TcpStream) + Send + 'static,
-) -> (Target, mpsc::Receiver<MonoNs>) {
+fn server(serve: impl Fn(usize, TcpStream) + Send + 'static) -> (Target, mpsc::Receiver<MonoNs>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (closed, when) = mpsc::channel();
@@ -196,9 +194,17 @@ async fn a_server_that_never_answers_meets_the_first_byte_limit() {
 #[tokio::test]
 async fn a_body_cut_before_its_last_chunk_is_truncated_and_a_cut_answer_is_not_an_answer() {
     for (bytes, expected, status) in [
-        (format!("{HEAD}{}", chunk("data: 1\n\n")), "truncated", Some(200)),
+        (
+            format!("{HEAD}{}", chunk("data: 1\n\n")),
+            "truncated",
+            Some(200),
+        ),
         (String::new(), "closed_before_response", None),
-        ("HTTP/1.1 abc\r\n\r\n".to_owned(), "malformed_response", None),
+        (
+            "HTTP/1.1 abc\r\n\r\n".to_owned(),
+            "malformed_response",
+            None,
+        ),
     ] {
         let (target, _) = server(move |_, mut s| {
             assert!(take_request(&mut s));
@@ -264,4 +270,26 @@ async fn a_connection_that_the_server_closed_while_idle_is_not_used_again() {
         seen.await.unwrap();
     }
     assert!(pool.take().is_none());
+}
+
+#[tokio::test]
+async fn a_server_that_closes_after_its_answer_is_found_out() {
+    let (target, _) = server(|i, mut s| {
+        assert!(take_request(&mut s));
+        s.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            .unwrap();
+        if i == 0 {
+            s.shutdown(std::net::Shutdown::Both).unwrap();
+        }
+    });
+    for stays in [false, true] {
+        let limit = Duration::from_millis(if stays { 20 } else { 5_000 });
+        let (_, connection) = once(open(&target).await, &limits()).await;
+        // A close that came with the answer has already made the connection unusable.
+        if let Some(mut connection) = connection {
+            assert_eq!(connection.stays_open(limit).await, stays);
+        } else {
+            assert!(!stays);
+        }
+    }
 }
