@@ -82,3 +82,6 @@ where
         next = app.process_new(stream, &shutdown).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

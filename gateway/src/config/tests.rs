@@ -74,7 +74,7 @@ timeouts: {}
 max_request_body: 32mb
 usage: inject
 queue: {max_requests: 10}
-records: {fiel: x}
+records: {files: x}
 "
     ));
 }
