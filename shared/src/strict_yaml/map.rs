@@ -119,10 +119,10 @@ impl<'a> Map<'a> {
     }
 }
 
-/// The known word at most two edits away, if any.
+/// The known word that is at most a third of the letters away (one, for a short word), if any.
 fn nearest(word: &str, known: &[&'static str]) -> Option<&'static str> {
     let best = known.iter().map(|k| (edits(word, k), *k)).min()?;
-    (best.0 <= 2 && best.0 < word.chars().count()).then_some(best.1)
+    (best.0 <= (word.chars().count() / 3).max(1)).then_some(best.1)
 }
 
 /// Levenshtein distance, by the usual two-row table.
