@@ -7,12 +7,13 @@ use crate::engine::Engine;
 use crate::generate::Generation;
 use crate::http::request::Head;
 use crate::http::{Link, Reply, stream_head};
-use crate::pacer::Program;
+use crate::program::Program;
 use crate::script::Play;
 
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod intake;
+mod refusal;
 pub(crate) mod responses;
 pub(crate) mod service;
 

@@ -16,7 +16,7 @@ use crate::http::request::{Body, Head, parse_head};
 use crate::http::{Link, Reply};
 use crate::line::Line;
 use crate::log;
-use crate::pacer::{After, End, Program};
+use crate::program::{After, End, Program};
 use crate::recorder::{ClosedBy, RecordedRequest};
 
 mod socket;

@@ -15,7 +15,7 @@ use crate::clock::unix_seconds;
 use crate::engine::Engine;
 use crate::http::{Link, Reply, stream_head};
 use crate::metrics::ModelMetrics;
-use crate::pacer::{After, Program, Sends};
+use crate::program::{After, Program, Sends};
 
 /// What the answers of one generation have in common.
 #[derive(Debug)]
@@ -29,12 +29,21 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// `usage` of chat and completions after so many output tokens.
-    pub fn usage(&self, completion_tokens: u64) -> String {
+    /// `usage` of chat and completions after so many output tokens. `details` is what the place
+    /// has beside the counts, with its leading comma.
+    pub fn usage(&self, completion_tokens: u64, details: &str) -> String {
         let prompt = self.ask.prompt_tokens;
         let total = prompt + completion_tokens;
         format!(
-            r#"{{"prompt_tokens":{prompt},"total_tokens":{total},"completion_tokens":{completion_tokens}}}"#
+            r#"{{"prompt_tokens":{prompt},"total_tokens":{total},"completion_tokens":{completion_tokens}{details}}}"#
+        )
+    }
+
+    /// `usage` of a whole answer.
+    pub fn whole_usage(&self) -> String {
+        self.usage(
+            self.ask.tokens * self.ask.choices,
+            r#","prompt_tokens_details":null,"completion_tokens_details":null"#,
         )
     }
 

@@ -17,13 +17,14 @@ mod line;
 mod log;
 mod metrics;
 mod pacer;
+mod program;
 mod recorder;
 mod script;
 mod server;
 
 pub use clock::now_ns;
 pub use config::Config;
-pub use pacer::End;
+pub use program::End;
 pub use recorder::{ClosedBy, Counts, RecordedConnection, RecordedRequest};
 pub use script::file::{ScriptFileError, load as load_scripts};
 pub use script::stage::Scripts;

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::event::EventfdFlags;
 use rustix::net::SendFlags;
 
-use crate::pacer::Outcome;
+use crate::program::Outcome;
 
 /// A lock that outlives a panic of another thread: our guarded values are never half written.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

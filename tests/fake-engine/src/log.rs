@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use serde::Serialize;
 
 use crate::line::lock;
-use crate::pacer::End;
+use crate::program::End;
 
 /// One line of the log.
 #[derive(Debug, Serialize)]

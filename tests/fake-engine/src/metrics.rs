@@ -6,13 +6,16 @@
 //! gauges stay 0.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crate::api::Work;
 use crate::api::intake::Ask;
-use crate::line::lock;
-use crate::pacer::{End, Sends};
+use crate::program::{End, Sends};
+
+mod histogram;
+
+use histogram::Histogram;
 
 const TTFT_BOUNDS: &[f64] = &[
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
@@ -26,51 +29,6 @@ const E2E_BOUNDS: &[f64] = &[
     0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
     480.0, 960.0, 1920.0, 7680.0,
 ];
-
-#[derive(Debug)]
-struct Histogram {
-    bounds: &'static [f64],
-    state: Mutex<(Vec<u64>, f64)>,
-}
-
-impl Histogram {
-    fn new(bounds: &'static [f64]) -> Self {
-        Self {
-            bounds,
-            state: Mutex::new((vec![0; bounds.len() + 1], 0.0)),
-        }
-    }
-
-    fn observe(&self, values: impl Iterator<Item = f64>) {
-        let mut state = lock(&self.state);
-        for value in values {
-            let bucket = self.bounds.partition_point(|&bound| bound < value);
-            if let Some(count) = state.0.get_mut(bucket) {
-                *count += 1;
-            }
-            state.1 += value;
-        }
-    }
-
-    fn render(&self, out: &mut String, name: &str, model: &str) {
-        let (counts, sum) = lock(&self.state).clone();
-        let mut total = 0;
-        for (i, count) in counts.iter().enumerate() {
-            total += count;
-            let le = self
-                .bounds
-                .get(i)
-                .map_or("+Inf".to_owned(), |b| format!("{b:?}"));
-            let _ = writeln!(
-                out,
-                "{name}_bucket{{engine=\"0\",le=\"{le}\",model_name=\"{model}\"}} {total}.0"
-            );
-        }
-        let labels = format!("engine=\"0\",model_name=\"{model}\"");
-        let _ = writeln!(out, "{name}_count{{{labels}}} {total}.0");
-        let _ = writeln!(out, "{name}_sum{{{labels}}} {sum:?}");
-    }
-}
 
 /// The numbers of one served model.
 #[derive(Debug)]

@@ -19,68 +19,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::clock::{now_ns, ns};
 use crate::line::{Line, Wake, lock};
+use crate::program::{After, End, Outcome, Program};
 
 /// Scheduling priority that the pacer asks for.
 const PACER_NICE: i32 = -19;
-
-/// What to do to the connection after a step's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum After {
-    Continue,
-    /// FIN, while reading goes on.
-    ShutdownWrite,
-    /// End the program and close.
-    Close,
-    /// End the program and close with RST.
-    Reset,
-}
-
-/// What is sent on a connection, step by step.
-pub(crate) trait Program: Send {
-    /// When the next step is due; `None` once there is none.
-    fn deadline(&self) -> Option<u64>;
-    /// Appends the bytes of the step that is due. `now` is the stamp of this send.
-    fn step(&mut self, now: u64, out: &mut Vec<u8>) -> After;
-    /// The bytes of the last step have been taken at last, after a wait.
-    fn resumed(&mut self, _now: u64) {}
-    /// When what was sent.
-    fn into_sends(self: Box<Self>) -> Sends;
-}
-
-/// Send stamps of one response, CLOCK_MONOTONIC ns.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Sends {
-    /// One stamp per output step; the choices of a step share it.
-    pub outputs: Vec<u64>,
-    /// The send that carried the end of the response.
-    pub done: Option<u64>,
-    /// Output tokens rendered, all choices together.
-    pub tokens: u64,
-}
-
-/// Why a response ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    /// Everything was sent.
-    Done,
-    /// The client closed, half-closed or reset its connection first.
-    ClientGone,
-    /// A script ran to its end.
-    Script,
-    /// The fake engine was stopped.
-    Stopped,
-}
-
-/// The result of one program.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub end: End,
-    pub after: After,
-    pub sends: Sends,
-    /// How often the client's full receive window held up a step.
-    pub blocked: u32,
-}
 
 struct Job {
     line: Arc<Line>,

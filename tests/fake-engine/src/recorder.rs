@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::clock::now_ns;
 use crate::line::lock;
-use crate::pacer::End;
+use crate::program::End;
 
 /// One request as it came in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

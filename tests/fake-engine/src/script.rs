@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use crate::clock::ns;
-use crate::pacer::{After, Program, Sends};
+use crate::program::{After, Program, Sends};
 
 pub mod file;
 pub(crate) mod stage;

@@ -41,7 +41,7 @@ impl Wire for Chat {
 
     fn close(&self, facts: &Facts, events: &mut Events<'_>) {
         if facts.ask.include_usage {
-            let usage = facts.usage(facts.ask.tokens * facts.ask.choices);
+            let usage = facts.usage(facts.ask.tokens * facts.ask.choices, "");
             events.json(
                 None,
                 &format!(
@@ -72,13 +72,13 @@ impl Wire for Chat {
             })
             .collect();
         format!(
-            r#"{{"id":"chatcmpl-{}","object":"chat.completion","created":{},"model":{},"choices":{},"service_tier":null{},"usage":{},"prompt_logprobs":null,"prompt_token_ids":null,"prompt_text":null,"kv_transfer_params":null,"metrics":null}}"#,
+            r#"{{"id":"chatcmpl-{}","object":"chat.completion","created":{},"model":{},"choices":{},"service_tier":null{},"usage":{},"prompt_logprobs":null,"prompt_token_ids":null,"prompt_text":null,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}}"#,
             facts.id,
             facts.created,
             facts.model,
             serde_json::Value::from(choices),
             fingerprint(true),
-            facts.usage(facts.ask.tokens * facts.ask.choices),
+            facts.whole_usage(),
         )
     }
 }
@@ -93,7 +93,10 @@ fn common(facts: &Facts) -> String {
 /// The usage key of every event under `continuous_usage_stats`.
 pub(super) fn running_usage(facts: &Facts, tokens: u64) -> String {
     if facts.ask.continuous_usage {
-        format!(r#","usage":{}"#, facts.usage(tokens))
+        format!(
+            r#","usage":{}"#,
+            facts.usage(tokens, r#","completion_tokens_details":null"#)
+        )
     } else {
         String::new()
     }

@@ -31,7 +31,7 @@ impl Wire for Completions {
 
     fn close(&self, facts: &Facts, events: &mut Events<'_>) {
         if facts.ask.include_usage {
-            let usage = facts.usage(facts.ask.tokens * facts.ask.choices);
+            let usage = facts.usage(facts.ask.tokens * facts.ask.choices, "");
             events.json(
                 None,
                 &format!(
@@ -56,11 +56,11 @@ impl Wire for Completions {
             })
             .collect();
         format!(
-            r#"{},"choices":{},"service_tier":null{},"usage":{},"kv_transfer_params":null,"metrics":null}}"#,
+            r#"{},"choices":{},"service_tier":null{},"usage":{},"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}}"#,
             common(facts),
             serde_json::Value::from(choices),
             fingerprint(true),
-            facts.usage(facts.ask.tokens * facts.ask.choices),
+            facts.whole_usage(),
         )
     }
 }

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::Endpoint;
+use super::refusal::{bad, invalid, missing, shape};
 use crate::config::Config;
 use crate::http::Reply;
 
@@ -238,31 +239,6 @@ fn positive(body: &Value, name: &str) -> Result<Option<u64>, Reply> {
             ),
         )),
     }
-}
-
-fn bad(param: &str, message: &str) -> Reply {
-    Reply::error(400, "BadRequestError", Some(param), message)
-}
-
-fn invalid(param: &str, problem: &str) -> Reply {
-    let message = format!("1 validation error:\n  {{{problem}}}");
-    Reply::error(400, "Bad Request", Some(param), &message)
-}
-
-fn missing(location: &str, input: &str) -> Reply {
-    invalid(
-        location,
-        &format!(
-            "'type': 'missing', 'loc': '{location}', 'msg': 'Field required', 'input': '{input}'"
-        ),
-    )
-}
-
-fn shape(body: &Value) -> String {
-    format!(
-        "<dict of {} items>",
-        body.as_object().map_or(0, serde_json::Map::len)
-    )
 }
 
 #[cfg(test)]

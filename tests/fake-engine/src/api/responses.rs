@@ -43,11 +43,9 @@ impl Wire for Responses {
             event[key] = value;
             event
         };
-        send(
-            events,
-            "response.output_text.done",
-            with("text", json!(text)),
-        );
+        let mut done = with("text", json!(text));
+        done["logprobs"] = json!([]);
+        send(events, "response.output_text.done", done);
         send(
             events,
             "response.content_part.done",
@@ -103,9 +101,15 @@ fn response(facts: &Facts, text: Option<&str>) -> Value {
     let usage = text.map(|_| {
         json!({
             "input_tokens": ask.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {
+                "cached_tokens": 0, "cache_write_tokens": 0, "input_tokens_per_turn": [],
+                "cached_tokens_per_turn": []
+            },
             "output_tokens": ask.tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {
+                "reasoning_tokens": 0, "tool_output_tokens": 0, "output_tokens_per_turn": [],
+                "tool_output_tokens_per_turn": []
+            },
             "total_tokens": ask.prompt_tokens + ask.tokens
         })
     });
@@ -135,6 +139,16 @@ fn response(facts: &Facts, text: Option<&str>) -> Value {
         "status": status,
         "truncation": "disabled",
         "usage": usage,
-        "user": null
+        "user": null,
+        "max_tool_calls": null,
+        "prompt": null,
+        "text": null,
+        "top_logprobs": null,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "kv_transfer_params": null,
+        "ec_transfer_params": null,
+        "input_messages": null,
+        "output_messages": null
     })
 }

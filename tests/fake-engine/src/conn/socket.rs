@@ -15,7 +15,8 @@ use rustix::net::RecvFlags;
 use super::Flow;
 use crate::clock::{now_ns, ns};
 use crate::line::Line;
-use crate::pacer::{Outcome, Pacer};
+use crate::pacer::Pacer;
+use crate::program::Outcome;
 use crate::recorder::ClosedBy;
 
 /// One read's size.
