@@ -154,8 +154,13 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
     exchange.stream = facts.stream;
     let name = facts.model.as_ref().map(|m| m.name.as_str());
     exchange.model = name.map(str::to_owned);
-    if let Some(name) = name {
-        principal.may_use(name)?;
+    match name {
+        Some(name) => principal.may_use(name)?,
+        // The engine would choose a model by itself, past the table and the caller's list.
+        None if !config.models.is_empty() && !exchange.body.is_empty() => {
+            return Err(Refusal::model_required().into());
+        }
+        None => {}
     }
     let target = services.router.target(name)?;
     if let (Some(model), Some(upstream)) = (&facts.model, &target.upstream_model) {

@@ -35,7 +35,13 @@ impl Capture {
         Self::parse(name.clone(), raw).with_context(|| name)
     }
 
-    fn parse(name: String, raw: Vec<u8>) -> Result<Self> {
+    fn parse(name: String, mut raw: Vec<u8>) -> Result<Self> {
+        // A client that expected it was told to go on first; whoever replays need not.
+        if raw.starts_with(b"HTTP/1.1 100 ")
+            && let Some(end) = raw.windows(4).position(|w| w == b"\r\n\r\n")
+        {
+            raw.drain(..end + 4);
+        }
         let mut lines = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut lines);
         let httparse::Status::Complete(head) = response.parse(&raw)? else {

@@ -5,8 +5,6 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use inferscope_shared::record::gateway::GatewayRecord;
 
-use serde_json::Value;
-
 use crate::http;
 use crate::process::{Server, command, until};
 
@@ -145,7 +143,7 @@ fn base(upstream: &str) -> String {
          metrics: {{addr: \"127.0.0.1:0\"}}\n\
          admin: {{addr: \"127.0.0.1:0\"}}\n\
          records: {{hash: true}}\n\
-         pools: {{main: {{endpoints: [\"http://{upstream}\"]}}}}\n"
+         pools: {{main: {{endpoints: [{{url: \"http://{upstream}\"}}]}}}}\n"
     )
 }
 
@@ -165,21 +163,18 @@ impl Guarded {
     /// No key is made, or the gateway does not start.
     pub fn before(upstream: &str, more: &str) -> Result<Self> {
         let secret = [("KEY_SECRET", "a secret of these tests and of nobody else")];
-        let arguments = "keys new --tenant team --id team-1 --secret env:KEY_SECRET --json";
+        let arguments = "keys new --tenant team --id team-1 --secret env:KEY_SECRET";
         let made = command("inferscope-gateway", arguments.split(' '))?
             .envs(secret)
             .output()?;
         let problem = String::from_utf8_lossy(&made.stderr);
         ensure!(made.status.success(), "keys new: {problem}");
-        let made: Value = serde_json::from_slice(&made.stdout)?;
-        let text = |name: &str| made[name].as_str().map(str::to_owned).context("keys new");
-        let (key, hash) = (text("key")?, text("hash")?);
-        let yaml = format!(
-            "{}auth:\n  mode: keys\n  secret: env:KEY_SECRET\n  keys: [{{id: team-1, tenant: team, hash: \"{hash}\"}}]\n\
-             tenants: {{team: {{}}}}\n{more}",
-            base(upstream)
-        );
+        // The key on the first line, then what goes into the configuration, as it stands.
+        let made = String::from_utf8(made.stdout)?;
+        let (key, auth) = made.split_once('\n').context("keys new says one line")?;
+        let yaml = format!("{}{auth}tenants: {{team: {{}}}}\n{more}", base(upstream));
         let gateway = Gateway::configured(&yaml, &secret)?;
+        let key = key.to_owned();
         Ok(Self { gateway, key })
     }
 }

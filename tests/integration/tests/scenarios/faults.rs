@@ -65,7 +65,7 @@ fn input_that_cannot_be_used_gets_one_line_and_leaves_nothing() -> Result<()> {
             ["x.yaml:4:", "concurency", "concurrency"],
         ),
         ("seed: 1\nseed: 2\n", ["x.yaml:5:", "seed", "seed"]),
-        ("load: {duration: 5}\n", ["x.yaml:4:", "duration", "5s"]),
+        ("load: {duration: 5}\n", ["x.yaml:4:", "duration", "200ms"]),
         (
             "load: {requests: many}\n",
             ["x.yaml:4:", "requests", "many"],

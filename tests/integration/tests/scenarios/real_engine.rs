@@ -62,7 +62,7 @@ fn bytes_and_token_counts_agree_on_a_real_engine() -> Result<()> {
         "--requests",
         "20",
         "--input-tokens",
-        "24",
+        "48",
         "--output-tokens",
         "12",
     ];
@@ -141,7 +141,7 @@ fn both_paths_give_the_same_text_at_temperature_zero() -> Result<()> {
             "--requests",
             "8",
             "--input-tokens",
-            "24",
+            "48",
             "--output-tokens",
             "16",
             "--salt",
