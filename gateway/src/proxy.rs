@@ -19,7 +19,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::prelude::{HttpPeer, Session};
 use pingora::protocols::Digest;
-use pingora::proxy::{FailToProxy, ProxyHttp};
+use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext};
 use pingora::{Error, ErrorType, Result};
 
 use crate::exchange::Exchange;
@@ -243,6 +243,21 @@ impl ProxyHttp for Gateway {
             error_code,
             can_reuse_downstream: false,
         }
+    }
+
+    /// The record has it, under the names of the real request.
+    fn suppress_error_log(&self, _: &Session, _: &Context, _: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _: &Session,
+        _: &Context,
+        _: &Error,
+        _: ProxyWarnLogContext,
+    ) -> bool {
+        true
     }
 
     async fn logging(&self, _session: &mut Session, _error: Option<&Error>, ctx: &mut Context) {
