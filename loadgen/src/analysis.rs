@@ -7,6 +7,8 @@
 
 pub mod lines;
 pub mod publish;
+#[cfg(test)]
+pub(crate) mod synthetic;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ use crate::config::{ArmKind, EngineKind, Resolved};
 use crate::drive::lag::ClientMetrics;
 use crate::gates::{self, Facts, Validation};
 use crate::join::{Join, JoinReport};
-use crate::measure::aggregate::Aggregate;
+use crate::measure::aggregate::{Aggregate, Point};
 use crate::measure::point::Curves;
 use crate::measure::{Asked, Measure};
 use crate::slo::Slo;
@@ -107,6 +109,23 @@ impl Analysis {
     #[must_use]
     pub fn arm_kind(&self, arm: &str) -> Option<ArmKind> {
         arm_kind(&self.manifest, arm)
+    }
+
+    /// Points as people compare them: by load, arms beside each other in the manifest's order.
+    #[must_use]
+    pub fn points_by_load(&self) -> Vec<&Point> {
+        let place = |point: &Point| {
+            let runs = &self.manifest.points;
+            let run = runs.iter().find(|p| p.point_id == point.point_id);
+            let arms = &self.manifest.arms;
+            (
+                run.map(|p| p.block),
+                arms.iter().position(|a| a.name == point.arm),
+            )
+        };
+        let mut points: Vec<&Point> = self.aggregate.points.iter().collect();
+        points.sort_by_key(|p| place(p));
+        points
     }
 
     /// What must be said of every number, if anything.

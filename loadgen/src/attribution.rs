@@ -13,6 +13,7 @@ pub mod differences;
 pub mod events;
 pub mod waterfall;
 
+use inferscope_shared::definitions::arithmetic::ms;
 use inferscope_shared::record::gateway::GatewayRecord;
 use inferscope_shared::record::request::{Outcome, Phase, RequestRecord};
 use schemars::JsonSchema;
@@ -155,20 +156,20 @@ impl PointBuilder {
         };
         self.candidates.push((e2e, offset));
         let chain = Chain::of(row, record);
-        if let Some(ttft) = chain.total_ms() {
-            self.ttft.push(ttft);
+        if let Some(ttft) = chain.total_ns() {
+            self.ttft.push(ms(ttft as f64));
             let mut rest = ttft;
-            for (values, ms) in self.steps.iter_mut().zip(chain.steps_ms()) {
-                match ms {
-                    Some(ms) => {
-                        rest -= ms;
-                        values.negative += u64::from(ms < 0.0);
-                        values.values.push(ms);
+            for (values, ns) in self.steps.iter_mut().zip(chain.steps_ns()) {
+                match ns {
+                    Some(ns) => {
+                        rest -= ns;
+                        values.negative += u64::from(ns < 0);
+                        values.values.push(ms(ns as f64));
                     }
                     None => values.missing += 1,
                 }
             }
-            self.unattributed.push(rest);
+            self.unattributed.push(ms(rest as f64));
         }
         if let Some(record) = record {
             self.events.push(row, record);

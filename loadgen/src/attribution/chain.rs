@@ -235,26 +235,29 @@ impl Chain {
         }
     }
 
-    /// All of it, in milliseconds: TTFT from sending.
+    /// All of it, in nanoseconds: TTFT from sending.
     #[must_use]
-    pub fn total_ms(&self) -> Option<f64> {
+    pub fn total_ns(&self) -> Option<i64> {
         between(*self.stamps.first()?, *self.stamps.last()?)
     }
 
-    /// Each step in milliseconds; `None` where one of its stamps is missing.
-    pub fn steps_ms(&self) -> impl Iterator<Item = Option<f64>> {
+    /// Each step in nanoseconds; `None` where one of its stamps is missing.
+    pub fn steps_ns(&self) -> impl Iterator<Item = Option<i64>> {
         self.stamps.windows(2).map(|w| between(w[0], w[1]))
     }
 
     /// Each step as `(start, end)` in milliseconds from the first stamp.
     pub fn bars_ms(&self) -> impl Iterator<Item = Option<(f64, f64)>> {
         let origin = self.stamps.first().copied().flatten();
-        self.stamps
-            .windows(2)
-            .map(move |w| Some((between(origin, w[0])?, between(origin, w[1])?)))
+        self.stamps.windows(2).map(move |w| {
+            Some((
+                ms(between(origin, w[0])? as f64),
+                ms(between(origin, w[1])? as f64),
+            ))
+        })
     }
 }
 
-fn between(from: Option<MonoNs>, to: Option<MonoNs>) -> Option<f64> {
-    Some(ms(to?.signed_since(from?) as f64))
+fn between(from: Option<MonoNs>, to: Option<MonoNs>) -> Option<i64> {
+    Some(to?.signed_since(from?))
 }

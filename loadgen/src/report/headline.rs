@@ -1,48 +1,73 @@
 //! The first screen: verdict, what did not pass, what failed, and the numbers side by side.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::numbers::{NONE, median, or_none, percent, signed};
 use crate::analysis::Analysis;
 use crate::gates::{Gate, GateStatus};
 use crate::measure::aggregate::Point;
+use crate::stats::Summary;
 
-/// Columns of the headline table.
-pub(crate) const COLUMNS: [&str; 10] = [
-    "point",
-    "ok/planned",
-    "req/s",
-    "tok/s",
-    "goodput/s",
-    "TTFT p50 ms",
-    "TPOT p50 ms",
-    "ITL p50 ms",
-    "E2E p50 ms",
-    "SLO",
-];
+const INTERVALS: &str = "[low, high] = 95 % interval of the median; – = not defined by this sample";
 
-/// One point as a row of the headline table.
-pub(crate) fn row(point: &Point) -> [String; 10] {
+/// The headline table: head and rows. Goodput and SLO have columns when the run has limits, and
+/// intervals are left to the caller's `with_intervals`.
+pub(crate) fn cells(
+    analysis: &Analysis,
+    with_intervals: bool,
+) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let limits = analysis.config.slo.is_some();
+    let mut head = vec!["point", "ok/planned", "req/s", "tok/s"];
+    if limits {
+        head.push("goodput/s");
+    }
+    head.extend(["TTFT p50 ms", "TPOT p50 ms", "ITL p50 ms", "E2E p50 ms"]);
+    if limits {
+        head.push("SLO");
+    }
+    let rows = analysis
+        .points_by_load()
+        .into_iter()
+        .map(|point| row(point, limits, with_intervals))
+        .collect();
+    (head, rows)
+}
+
+fn row(point: &Point, limits: bool, with_intervals: bool) -> Vec<String> {
     let m = &point.metrics;
-    let goodput = point.goodput.as_ref();
-    [
+    let middle = |s: &Summary| {
+        if with_intervals {
+            median(s)
+        } else {
+            or_none(s.p50)
+        }
+    };
+    let mut cells = vec![
         point.point_id.clone(),
         format!("{}/{}", point.requests.ok, point.requests.planned),
         or_none(point.throughput.requests_per_s),
         or_none(point.throughput.output_tokens_per_s),
-        goodput.map_or_else(|| NONE.to_owned(), |g| or_none(g.requests_per_s)),
+    ];
+    if limits {
+        let goodput = point.goodput.as_ref();
+        cells.push(or_none(goodput.and_then(|g| g.requests_per_s)));
+    }
+    cells.extend([
         median(&m.ttft_ms),
-        median(&m.tpot_ms),
-        median(&m.itl_event_ms),
-        median(&m.e2e_ms),
-        match point.slo.as_ref().map(|slo| slo.met) {
+        middle(&m.tpot_ms),
+        middle(&m.itl_event_ms),
+        middle(&m.e2e_ms),
+    ]);
+    if limits {
+        cells.push(match point.slo.as_ref().map(|slo| slo.met) {
             None => NONE.to_owned(),
             Some(Some(true)) => "met".to_owned(),
             Some(Some(false)) => "missed".to_owned(),
             Some(None) => "too few".to_owned(),
-        },
-    ]
+        });
+    }
+    cells
 }
 
 /// The first screen as plain text.
@@ -67,8 +92,8 @@ pub fn text(analysis: &Analysis) -> String {
         say(format!("fake engine: {notice}"));
     }
     say(table(analysis));
-    say("[low, high] = 95 % interval of the median; – = not defined by this sample".to_owned());
-    for point in &analysis.aggregate.points {
+    say(INTERVALS.to_owned());
+    for point in analysis.points_by_load() {
         if let Some(line) = errors(point) {
             say(line);
         }
@@ -98,15 +123,17 @@ pub fn text(analysis: &Analysis) -> String {
 }
 
 fn table(analysis: &Analysis) -> String {
+    let (head, rows) = cells(analysis, false);
+    let columns = head.len();
     let mut table = Table::new();
     table
-        .load_style(UTF8_HORIZONTAL_ONLY)
+        .load_style(UTF8_FULL_CONDENSED)
         .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(COLUMNS);
-    for point in &analysis.aggregate.points {
-        table.add_row(row(point));
+        .set_header(head);
+    for row in rows {
+        table.add_row(row);
     }
-    for index in 1..COLUMNS.len() {
+    for index in 1..columns {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }

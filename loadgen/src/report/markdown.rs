@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::headline;
-use super::numbers::percent;
+use super::numbers::{or_none, percent, short};
 use crate::analysis::Analysis;
 use crate::artifacts::layout::RunDir;
-use crate::gates::{GateStatus, Status};
+use crate::gates::{Gate, GateStatus, RULES, Status};
 
 /// The whole report.
 #[must_use]
@@ -76,7 +76,7 @@ fn verdict(out: &mut String, analysis: &Analysis) {
         Status::Inconclusive => "No gate failed, but at least one could not be decided.",
     };
     let counts = headline::gate_counts(&analysis.validation.gates);
-    let _ = writeln!(out, "{meaning} In all, {counts}.\n");
+    let _ = writeln!(out, "{meaning} Of the {counts}.\n");
     let open: Vec<_> = analysis
         .validation
         .gates
@@ -109,18 +109,14 @@ fn sentence(text: &str) -> String {
 
 fn numbers(out: &mut String, analysis: &Analysis) {
     out.push_str("## Numbers\n\n");
-    let rows = analysis
-        .aggregate
-        .points
-        .iter()
-        .map(|p| headline::row(p).to_vec());
-    table(out, &headline::COLUMNS, rows);
+    let (head, rows) = headline::cells(analysis, true);
+    table(out, &head, rows);
     out.push_str(
         "Medians with their 95 % intervals by order statistics; – where the sample does not \
          define a value. Rates refer to each point's window. Failed, incomplete and dropped \
          requests stay in every denominator.\n\n",
     );
-    for point in &analysis.aggregate.points {
+    for point in analysis.points_by_load() {
         if !point.errors.is_empty() {
             let kinds: Vec<String> = point
                 .errors
@@ -152,30 +148,54 @@ fn numbers(out: &mut String, analysis: &Analysis) {
     }
 }
 
+/// One row per gate: what it found on how many scopes, and the evidence of its worst.
 fn gates(out: &mut String, analysis: &Analysis) {
     out.push_str("## Gates\n\n");
-    let number = |v: Option<f64>| super::numbers::or_none(v);
-    let rows = analysis.validation.gates.iter().map(|g| {
+    let rows = RULES.iter().map(|rule| {
+        let all: Vec<&Gate> = analysis
+            .validation
+            .gates
+            .iter()
+            .filter(|g| g.id == rule.id)
+            .collect();
+        let found = [
+            GateStatus::Fail,
+            GateStatus::Undecided,
+            GateStatus::Pass,
+            GateStatus::NotApplicable,
+        ];
+        let counts: Vec<String> = found
+            .into_iter()
+            .map(|status| (status, all.iter().filter(|g| g.status == status).count()))
+            .filter(|(_, n)| *n > 0)
+            .map(|(status, n)| format!("{} {n}", status.label()))
+            .collect();
+        let worst = found
+            .into_iter()
+            .find_map(|status| all.iter().find(|g| g.status == status));
+        let measured: Vec<f64> = all.iter().filter_map(|g| g.measured).collect();
+        let low = measured.iter().copied().reduce(f64::min);
+        let high = measured.iter().copied().reduce(f64::max);
+        let range = match (low, high) {
+            (Some(low), Some(high)) if low < high => format!("{} – {}", short(low), short(high)),
+            (low, _) => or_none(low),
+        };
+        let scoped = |g: &&Gate| match g.scope.as_str() {
+            "run" => g.evidence.clone(),
+            scope => format!("{scope}: {}", g.evidence),
+        };
         vec![
-            g.id.clone(),
-            g.scope.clone(),
-            g.status.label().to_owned(),
-            number(g.measured),
-            number(g.threshold),
-            g.unit.clone(),
-            g.evidence.clone(),
+            rule.id.to_owned(),
+            counts.join(", "),
+            range,
+            or_none(worst.and_then(|g| g.threshold)),
+            if rule.unit == "1" { "share" } else { rule.unit }.to_owned(),
+            worst.map(scoped).unwrap_or_default(),
         ]
     });
-    let head = [
-        "gate",
-        "scope",
-        "status",
-        "measured",
-        "threshold",
-        "unit",
-        "evidence",
-    ];
+    let head = ["gate", "found", "measured", "threshold", "unit", "evidence"];
     table(out, &head, rows);
+    out.push_str("Every gate on every point: `loadgen validate` or `validation.json`.\n\n");
 }
 
 /// `to` as seen from the directory of `from`; absolute when they share nothing.

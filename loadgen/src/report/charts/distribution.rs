@@ -9,7 +9,7 @@ use crate::report::svg::{Axis, tick_label};
 use crate::stats::Summary;
 
 const PANELS_A_ROW: usize = 3;
-const PANEL_HEIGHT: f64 = 250.0;
+const PANEL_HEIGHT: f64 = 272.0;
 const PLOT_HEIGHT: f64 = 170.0;
 /// Values below are drawn at the left edge: a gap of zero has no place on a logarithmic axis.
 const FLOOR_MS: f64 = 0.01;
@@ -180,8 +180,13 @@ impl Frame {
             canvas.polyline(&line, &line_class(index));
             let note = format!("{arm} p50 {} ms", median(kind, point));
             let class = format!("small f{}", index % 4);
-            let at = bottom - 10.0 - (arms(analysis).len() - 1 - index) as f64 * 15.0;
-            canvas.text(self.right - 6.0, at, Anchor::End, &class, &note);
+            let (at, anchor) = if index % 2 == 0 {
+                (self.left, Anchor::Start)
+            } else {
+                (self.right, Anchor::End)
+            };
+            let y = bottom + 54.0 + (index / 2) as f64 * 15.0;
+            canvas.text(at, y, anchor, &class, &note);
         }
     }
 }

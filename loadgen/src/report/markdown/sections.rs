@@ -21,7 +21,7 @@ pub(super) fn charts(out: &mut String, run: &RunDir, analysis: &Analysis) {
 
 pub(super) fn distributions(out: &mut String, analysis: &Analysis) {
     out.push_str("## Distributions\n\n");
-    for point in &analysis.aggregate.points {
+    for point in analysis.points_by_load() {
         let window = point.window.seconds.map_or_else(
             || "no window".to_owned(),
             |s| format!("window {} s", short(s)),
@@ -120,7 +120,8 @@ pub(super) fn attribution(out: &mut String, analysis: &Analysis) {
         per_event(out, point);
     }
     out.push_str(
-        "Means of segments add up to the mean TTFT from sending; percentiles don't. Negative \
+        "A small negative delivery is no fault: on one machine the kernel can hand bytes to the \
+         reader before the writer's own call returns and is stamped. Means of segments add up to the mean TTFT from sending; percentiles don't. Negative \
          segments are kept and counted.\n\n",
     );
 }
