@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tests/setup.sh
-export CARGO_TERM_COLOR=never
+export CARGO_TERM_COLOR=never RUST_LIB_BACKTRACE=0
 
 # Each step's title when it begins, and all durations at the end.
 durations=()

@@ -32,7 +32,8 @@ def main() -> None:
     params.hostnames, params.port = ["127.0.0.1"], port
     params.n_parallel, params.n_ctx, params.n_predict = 4, 8192, -1
     params.endpoint_metrics = params.endpoint_slots = True
-    params.cpuparams.n_threads = 2
+    # One core is left for whoever measures.
+    params.cpuparams.n_threads = max(1, min(4, (os.cpu_count() or 2) - 1))
     server = xllamacpp.Server(params)
 
     stop = threading.Event()

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use inferscope_shared::record::request::RequestRecord;
 use serde_json::Value;
 
@@ -132,6 +132,27 @@ impl Run {
     pub fn verdict(&self) -> Result<String> {
         let validation = self.json(&self.raw("validation.json"))?;
         Ok(validation["status"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Fails unless the run is VALID, or only gates on the client's own timing say otherwise: a busy
+    /// machine is no fault of the programs.
+    ///
+    /// # Errors
+    /// What loadgen said.
+    pub fn sound(&self) -> Result<()> {
+        let said = || format!("exit {:?}\n{}\n{}", self.code, self.stdout, self.stderr);
+        ensure!(matches!(self.code, Some(0 | 3 | 4)), "{}", said());
+        let validation = self.json(&self.raw("validation.json"))?;
+        for gate in validation["gates"].as_array().context("gates")? {
+            let passed = gate["status"] == "PASS" || gate["status"] == "NOT_APPLICABLE";
+            let lag = gate["id"].as_str().is_some_and(|id| id.ends_with("_lag"));
+            ensure!(
+                passed || lag && gate["blame"] == "client",
+                "{gate}\n{}",
+                said()
+            );
+        }
+        Ok(())
     }
 
     fn text(&self, path: &Path) -> Result<String> {

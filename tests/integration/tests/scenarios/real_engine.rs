@@ -67,14 +67,7 @@ fn bytes_and_token_counts_agree_on_a_real_engine() -> Result<()> {
         "12",
     ];
     let (run, gateway) = both_paths(&lab, "real", &address, &load)?;
-    ensure!(
-        run.code == Some(0),
-        "exit {:?}\n{}\n{}",
-        run.code,
-        run.stdout,
-        run.stderr
-    );
-    ensure!(run.verdict()? == "VALID");
+    run.sound()?;
 
     let requests = run.requests()?;
     ensure!(
@@ -150,13 +143,7 @@ fn both_paths_give_the_same_text_at_temperature_zero() -> Result<()> {
             r#"{"temperature":0,"cache_prompt":false}"#,
         ],
     )?;
-    ensure!(
-        run.code == Some(0),
-        "exit {:?}\n{}\n{}",
-        run.code,
-        run.stdout,
-        run.stderr
-    );
+    run.sound()?;
     let mut texts: HashMap<u64, Vec<String>> = HashMap::new();
     for request in run.measured()? {
         texts

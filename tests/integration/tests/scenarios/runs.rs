@@ -66,14 +66,7 @@ const DEMO: [&str; 8] = [
 #[test]
 fn a_run_over_both_paths_is_valid_joined_and_complete() -> Result<()> {
     let Measured { run, engine, .. } = both_paths(&DEMO)?;
-    ensure!(
-        run.code == Some(0),
-        "exit {:?}\n{}\n{}",
-        run.code,
-        run.stdout,
-        run.stderr
-    );
-    ensure!(run.verdict()? == "VALID");
+    run.sound()?;
 
     let requests = run.requests()?;
     let measured = run.measured()?;
@@ -135,11 +128,6 @@ fn a_run_over_both_paths_is_valid_joined_and_complete() -> Result<()> {
         joined == through,
         "{joined} gateway records for {through} requests"
     );
-    let gates = run.json(&run.raw("validation.json"))?;
-    for gate in gates["gates"].as_array().context("gates")? {
-        let status = gate["status"].as_str().unwrap_or_default();
-        ensure!(["PASS", "NOT_APPLICABLE"].contains(&status), "{gate}");
-    }
     Ok(())
 }
 
