@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{ArmKind, EngineKind, LoadValue};
 
 /// The manifest of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Manifest {
     /// Version of the artifact schemas.
     pub schema_version: u32,
@@ -52,7 +52,7 @@ pub struct Manifest {
 }
 
 /// The load generator's own identity.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Loadgen {
     /// Package version.
     pub version: String,
@@ -61,7 +61,7 @@ pub struct Loadgen {
 }
 
 /// The machine.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Host {
     /// Boot within which monotonic values are comparable.
     pub boot_id: Option<String>,
@@ -80,7 +80,7 @@ pub struct Host {
 }
 
 /// Limits of the control group; null = none known.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cgroup {
     /// CPU quota in cores.
     pub cpu_cores: Option<f64>,
@@ -89,7 +89,7 @@ pub struct Cgroup {
 }
 
 /// One measured path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ManifestArm {
     /// Name as in point ids.
     pub name: String,
@@ -100,7 +100,7 @@ pub struct ManifestArm {
 }
 
 /// The server that answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ManifestEngine {
     /// `fake` results are a chain check, never performance.
     pub kind: EngineKind,
@@ -115,7 +115,7 @@ pub struct ManifestEngine {
 }
 
 /// How prompt lengths were fixed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Calibration {
     /// `vllm_tokenize`, `llamacpp_tokenize`, `estimated` or `workload`.
     pub prompt_tokens: String,
@@ -128,7 +128,7 @@ pub struct Calibration {
 }
 
 /// Why a point stopped issuing requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// All planned requests were issued.
@@ -142,7 +142,7 @@ pub enum StopReason {
 }
 
 /// What happened at one point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointRun {
     /// `<arm>.c4`, `<arm>.r10` or `<arm>.replay`.
     pub point_id: String,
@@ -169,9 +169,9 @@ pub struct PointRun {
 }
 
 /// One file that a run may have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Artifact {
-    /// Path relative to the results directory (reports: to its reports directory).
+    /// Path relative to the results directory; reports as the run named their directory.
     pub path: String,
     /// Whether it was written.
     pub present: bool,

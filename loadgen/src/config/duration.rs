@@ -11,7 +11,7 @@ use serde::Serializer;
 /// A sentence that names the text and the units.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let refuse = || {
-        format!("\"{text}\" is not a duration; write a number with us, ms, s, m or h, like 200ms")
+        format!("\"{text}\" is not a duration; write a number with us, ms, s, m, h or d, like 200ms")
     };
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -24,6 +24,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" => 60.0,
         "h" => 3_600.0,
+        "d" => 86_400.0,
         _ => return Err(refuse()),
     };
     let nanos = (number * unit_seconds * 1e9).round();
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_number_without_a_unit_is_refused() {
-        for text in ["5", "", "s", "5 s", "-1s", "1e3s", "5d", "1.2.3s"] {
+        for text in ["5", "", "s", "5 s", "-1s", "1e3s", "5w", "1.2.3s"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }
