@@ -1,6 +1,8 @@
 //! The `fake-engine` binary: command line in, ready line out, then serve until killed.
 
+use std::convert::Infallible;
 use std::io::Write as _;
+use std::process::ExitCode;
 
 use clap::Parser as _;
 use inferscope_fake_engine::FakeEngine;
@@ -8,8 +10,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 mod cli;
 
-fn main() -> anyhow::Result<()> {
-    let config = cli::Args::parse().config()?;
+fn main() -> ExitCode {
+    match serve(cli::Args::parse()) {
+        Ok(never) => match never {},
+        Err(error) => {
+            eprintln!("fake-engine: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve(args: cli::Args) -> anyhow::Result<Infallible> {
+    let config = args.config()?;
     // Two descriptors a connection: take what the system allows.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(

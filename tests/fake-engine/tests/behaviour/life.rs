@@ -216,9 +216,8 @@ fn no_http_is_a_400() {
     assert!(response.head.contains("connection: close\r\n"));
 }
 
-/// Threads of this process with the engine's names; other tests run engines too, so only this
-/// engine's own thread counts are compared by the caller's own means.
-fn alone(port: u16) -> bool {
+/// Whether nobody listens at that port any more.
+fn deserted(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
 }
 
@@ -236,7 +235,7 @@ fn stopping_cuts_what_runs_and_leaves_nothing_behind() {
         streaming.head();
         assert!(engine.wait(LIMIT, |c| c.connections == 3));
         engine.stop();
-        assert!(alone(addr.port()));
+        assert!(deserted(addr.port()));
         let (rest, _) = streaming.rest();
         assert!(!rest.ends_with(b"0\r\n\r\n"));
     }
