@@ -65,7 +65,12 @@ const DEMO: [&str; 8] = [
 
 #[test]
 fn a_run_over_both_paths_is_valid_joined_and_complete() -> Result<()> {
-    let Measured { run, engine, .. } = both_paths(&DEMO)?;
+    let Measured {
+        run,
+        engine,
+        lab: _lab,
+        ..
+    } = both_paths(&DEMO)?;
     run.sound()?;
 
     let requests = run.requests()?;
