@@ -52,6 +52,6 @@ echo "demo: engine on $engine, gateway on $gateway; measuring both paths at conc
 code=0
 "$bin/loadgen" --path both --direct-url "http://$engine" --gateway-url "http://$gateway" \
   --gateway-records "http://$admin/records" --model fake-model --concurrency 1,2,4 --requests 60 \
-  --input-tokens 64 --output-tokens 16 --slo ttft=200ms,tpot=50ms,e2e=5s,success=0.99 "$@" || code=$?
+  --input-tokens 64 --output-tokens 16 --slo ttft=200ms,tpot=50ms,e2e=5s,success=0.99,at=p50 "$@" || code=$?
 echo "demo: done after $(elapsed), exit code $code"
 exit "$code"
