@@ -8,6 +8,8 @@
 pub mod lines;
 pub mod publish;
 #[cfg(test)]
+mod schemas;
+#[cfg(test)]
 pub(crate) mod synthetic;
 
 use std::collections::HashMap;

@@ -76,7 +76,7 @@ pub enum ArmKind {
 }
 
 /// What server answers in the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
     /// Not stated; found out before the run, `unknown` when that fails.

@@ -22,7 +22,7 @@ const TICK_NS: u64 = 10_000_000;
 const LINE_NS: u64 = 1_000_000_000;
 
 /// Line of `client_metrics.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClientMetrics {
     /// End of the second that the line is about.
     pub t_ns: MonoNs,
@@ -37,7 +37,7 @@ pub struct ClientMetrics {
 }
 
 /// Distribution of the loop's lag.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Lag {
     /// Ticks.
     pub n: u64,

@@ -25,9 +25,20 @@ pub fn report(run: &RunDir, analysis: &Analysis) -> String {
     gates(&mut out, analysis);
     sections::environment(&mut out, analysis);
     sections::reproduce(&mut out, analysis);
-    sections::artifacts(&mut out, analysis);
+    sections::artifacts(&mut out, run, analysis);
     out
 }
+
+/// Columns that hold words; all others but the first hold numbers and are aligned right.
+const TEXT_COLUMNS: [&str; 7] = [
+    "evidence",
+    "found",
+    "unit",
+    "whose",
+    "value",
+    "metric",
+    "what it holds",
+];
 
 /// A Markdown table.
 pub(super) fn table(out: &mut String, head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
@@ -37,7 +48,10 @@ pub(super) fn table(out: &mut String, head: &[&str], rows: impl IntoIterator<Ite
     let rule: Vec<String> = head
         .iter()
         .enumerate()
-        .map(|(i, _)| if i == 0 { "---" } else { "---:" }.to_owned())
+        .map(|(i, name)| {
+            let is_text = i == 0 || TEXT_COLUMNS.contains(&name.as_str());
+            if is_text { "---" } else { "---:" }.to_owned()
+        })
         .collect();
     out.push_str(&line(&rule));
     for row in rows {
@@ -141,7 +155,11 @@ fn numbers(out: &mut String, analysis: &Analysis) {
         }
     }
     if let Some(slo) = analysis.config.slo.as_deref() {
-        let _ = writeln!(out, "\nSLO: `{slo}`.");
+        let _ = writeln!(
+            out,
+            "{}SLO: `{slo}`.",
+            if out.ends_with("\n\n") { "" } else { "\n" }
+        );
     }
     if !out.ends_with("\n\n") {
         out.push('\n');

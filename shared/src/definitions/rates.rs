@@ -17,7 +17,8 @@ pub const REQUESTS: Definition = Definition {
     unit: Unit::RequestsPerSecond,
     start: WINDOW,
     end: WINDOW_END,
-    excludes: "warm-up and drain; failed, incomplete and dropped requests",
+    excludes: "answers that ended before or after the window, whatever their phase; failed, \
+               incomplete and dropped requests",
     source: Source::Client,
 };
 
@@ -29,7 +30,8 @@ pub const OUTPUT_TOKENS: Definition = Definition {
     unit: Unit::TokensPerSecond,
     start: WINDOW,
     end: WINDOW_END,
-    excludes: "warm-up and drain; null when one of these answers has no exact token count",
+    excludes: "answers that ended before or after the window, whatever their phase; null when one \
+               of those in it has no exact token count",
     source: Source::Client,
 };
 
@@ -37,12 +39,13 @@ pub const OUTPUT_TOKENS: Definition = Definition {
 pub const GOODPUT: Definition = Definition {
     symbol: "goodput.requests_per_s",
     name: "goodput",
-    formula: "ok requests within the limits of TTFT, TPOT and E2E / window",
+    formula: "requests that ended ok inside the window and within the limits of TTFT, TPOT and E2E \
+              / window",
     unit: Unit::RequestsPerSecond,
     start: WINDOW,
     end: WINDOW_END,
-    excludes: "a limit is kept when value <= limit, and when it has no value (TPOT of one token); \
-               zero when the success rate misses its limit; absent without limits",
+    excludes: "a limit is kept when value <= limit, and when it does not apply (TPOT of one \
+               token); a value that is missing for another reason is a miss; zero when the success rate misses its limit; absent without limits",
     source: Source::Client,
 };
 

@@ -7,6 +7,7 @@ use crate::analysis::Analysis;
 use crate::artifacts::layout::RunDir;
 use crate::attribution::PointAttribution;
 use crate::config::ArmKind;
+use crate::measure::aggregate::Point;
 use crate::report::charts as pictures;
 use crate::report::numbers::{median, or_none, percent, short, signed, with_interval};
 
@@ -30,11 +31,12 @@ pub(super) fn distributions(out: &mut String, analysis: &Analysis) {
         let _ = writeln!(
             out,
             "### {}\n\n{window}; {} answers completed in it; tokens counted by the engine in {} of \
-             {} ok answers; connections reused {}; warm-up {} of {} ok.\n",
+             {} ok answers, {} tokens per output event; connections reused {}; warm-up {} of {} ok.\n",
             point.point_id,
             point.throughput.completed,
             tokens.exact,
             tokens.exact + tokens.unknown,
+            or_none(tokens_per_event(point)),
             percent(point.connections.reuse_fraction),
             point.warmup.ok,
             point.warmup.planned,
@@ -63,6 +65,17 @@ pub(super) fn distributions(out: &mut String, analysis: &Analysis) {
         ];
         table(out, &head, rows);
     }
+}
+
+/// Null unless every answer was counted: tokens of some over events of all would be too few.
+fn tokens_per_event(point: &Point) -> Option<f64> {
+    let tokens = point.tokens;
+    let events = Some(tokens.output_events).filter(|&n| n > 0)?;
+    let sum = tokens
+        .completion
+        .sum
+        .filter(|_| tokens.completion.unknown == 0)?;
+    Some(sum as f64 / events as f64)
 }
 
 pub(super) fn differences(out: &mut String, analysis: &Analysis) {
@@ -312,11 +325,12 @@ pub(super) fn reproduce(out: &mut String, analysis: &Analysis) {
         "## Again\n\n\
          Measure again (the resolved configuration is itself a configuration file; its run id must \
          be a new one):\n\n\
-         ```sh\nloadgen run -c results/raw/{id}/config.resolved.yaml --run-id NEW_ID\n```\n\n\
+         ```sh\nloadgen run -c {results}/raw/{id}/config.resolved.yaml --run-id NEW_ID\n```\n\n\
          Recompute everything on this page from the raw files, offline:\n\n\
-         ```sh\nloadgen report {id}\nloadgen validate {id}\n```\n\n\
+         ```sh\nloadgen report {id} --results-dir {results}\nloadgen validate {id} --results-dir {results}\n```\n\n\
          Seed {seed}; configuration `{config}`, schedule `{schedule}`, prompts `{prompts}` (SHA-256).\n",
         id = m.run_id,
+        results = analysis.config.results_dir.display(),
         seed = m.seed,
         config = hash(&m.config_sha256),
         schedule = hash(&m.schedule_sha256),
@@ -324,13 +338,64 @@ pub(super) fn reproduce(out: &mut String, analysis: &Analysis) {
     );
 }
 
-pub(super) fn artifacts(out: &mut String, analysis: &Analysis) {
+/// Files of a run and what they hold; `validation.json` is written together with this report.
+pub(super) fn artifacts(out: &mut String, run: &RunDir, analysis: &Analysis) {
     out.push_str("## Artifacts\n\n");
     let id = &analysis.manifest.run_id;
-    let _ = writeln!(
+    let raw = [
+        (
+            "manifest.json",
+            "what the run was; every file with its hash or the reason for its absence",
+        ),
+        (
+            "config.resolved.yaml",
+            "every setting, defaults and flags included",
+        ),
+        ("plan.jsonl", "what was to be sent when"),
+        (
+            "requests.jsonl",
+            "one line per planned arrival, every event's stamp in it",
+        ),
+        (
+            "client_metrics.jsonl",
+            "the load generator's own state, a line a second",
+        ),
+        (
+            "server_metrics.jsonl",
+            "the engine's metrics before and after",
+        ),
+        (
+            "gateway_records.jsonl",
+            "one line per request, as the gateway saw it",
+        ),
+        ("validation.json", "gates and verdict"),
+    ];
+    let present = |name: &str| name == "validation.json" || run.raw().join(name).is_file();
+    let rows = raw
+        .into_iter()
+        .filter(|(name, _)| present(name))
+        .map(|(name, what)| (format!("raw/{id}/{name}"), what))
+        .chain([
+            (
+                format!("processed/{id}/aggregate.json"),
+                "numbers per point",
+            ),
+            (format!("processed/{id}/summary.csv"), "the same as a table"),
+            (
+                format!("processed/{id}/attribution.json"),
+                "where the time went, per point",
+            ),
+        ])
+        .chain(
+            pictures::all(analysis)
+                .into_iter()
+                .map(|(name, _)| (format!("charts/{id}/{name}"), "chart")),
+        )
+        .map(|(path, what)| vec![format!("`{path}`"), what.to_owned()]);
+    table(
         out,
-        "Raw evidence in `raw/{id}/` of the results directory, numbers in `processed/{id}/`, \
-         charts in `charts/{id}/`. `raw/{id}/manifest.json` lists every file, present or not, with \
-         its hash or the reason. How each number is computed: `docs/methodology.md`."
+        &["file in the results directory", "what it holds"],
+        rows,
     );
+    out.push_str("How each number is computed: `docs/methodology.md`.\n");
 }
