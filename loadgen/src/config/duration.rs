@@ -11,7 +11,9 @@ use serde::Serializer;
 /// A sentence that names the text and the units.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let refuse = || {
-        format!("\"{text}\" is not a duration; write a number with us, ms, s, m, h or d, like 200ms")
+        format!(
+            "\"{text}\" is not a duration; write a number with us, ms, s, m, h or d, like 200ms"
+        )
     };
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

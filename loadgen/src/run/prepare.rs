@@ -1,0 +1,173 @@
+//! From settings to a run that is ready to be driven: rules, preflight, calibration, plan.
+//!
+//! Nothing is written here; whatever is wrong ends in one [`RunError::Usage`] with all faults.
+
+use inferscope_shared::record::SCHEMA_VERSION;
+use jiff::Timestamp;
+
+use super::RunError;
+use crate::artifacts::host;
+use crate::artifacts::layout::{Roots, RunDir};
+use crate::artifacts::manifest::{Calibration, Loadgen, Manifest, ManifestArm, PointRun};
+use crate::client::target::redact;
+use crate::config::settings::Settings;
+use crate::config::{Arrival, EngineKind, Gpu, Resolved};
+use crate::plan::prompts::Vocabulary;
+use crate::plan::workload::Workload;
+use crate::plan::{Plan, body, calibrate};
+use crate::preflight::{self, Found};
+
+/// A run that passed preflight and is laid out.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The configuration, with what was found out.
+    pub config: Resolved,
+    /// What will be sent.
+    pub plan: Plan,
+    pub(super) found: Found,
+    pub(super) manifest: Manifest,
+    pub(super) run: RunDir,
+}
+
+/// Checks the settings against the rules and the world, and lays out the plan. Writes nothing.
+///
+/// # Errors
+/// [`RunError::Usage`] with every fault found.
+pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
+    let usage = |e: &dyn ToString| RunError::Usage(e.to_string());
+    let workload = match &settings.workload {
+        Some(path) => Some(Workload::read(path).map_err(|e| usage(&e))?),
+        None => None,
+    };
+    let has_times = workload.as_ref().is_some_and(Workload::has_times);
+    let mut config = settings
+        .resolve(has_times)
+        .map_err(|faults| RunError::Usage(faults.join("\n")))?;
+    if config.load.arrival == Arrival::Replay && !has_times {
+        return Err(RunError::Usage(
+            "load.arrival replay: the workload has no at_ms; add it to each line or choose another arrival"
+                .to_owned(),
+        ));
+    }
+    if let (Some(w), None) = (&workload, config.load.requests)
+        && config.load.duration.is_none()
+        && !has_times
+    {
+        config.load.requests = Some(w.lines.len() as u64);
+    }
+    let run = Roots::new(&config.results_dir).run(&config.run_id);
+    let found = preflight::check(&config, &run)
+        .await
+        .map_err(|e| usage(&e))?;
+    config.engine.kind = match found.engine.kind {
+        EngineKind::Auto => EngineKind::Unknown,
+        known => known,
+    };
+    let (vocabulary, calibration) = if workload.is_some() {
+        let calibration = Calibration {
+            prompt_tokens: "workload".to_owned(),
+            ..Default::default()
+        };
+        (Vocabulary::assumed(), calibration)
+    } else {
+        let (target, key) = match &found.engine_target {
+            Some(target) => (target, found.engine_key.as_deref()),
+            None => (&found.arms[0].0, found.arms[0].1.as_deref()),
+        };
+        calibrate::calibrate(&config, target, key).await
+    };
+    let plan = Plan::new(&config, vocabulary, workload).map_err(RunError::Usage)?;
+    if plan
+        .points
+        .iter()
+        .all(|p| p.arrivals.len() as u64 <= p.warmup)
+    {
+        return Err(RunError::Usage(
+            "load: no measured request fits; raise requests or duration, or lower warmup"
+                .to_owned(),
+        ));
+    }
+    let manifest = Manifest {
+        schema_version: SCHEMA_VERSION,
+        run_id: config.run_id.clone(),
+        candidate_id: config.candidate_id.clone(),
+        created_utc: Timestamp::now().to_string(),
+        interrupted: false,
+        finished: false,
+        loadgen: Loadgen {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            git: option_env!("INFERSCOPE_GIT").map(str::to_owned),
+        },
+        host: host::describe(),
+        arms: config
+            .arms
+            .iter()
+            .map(|a| ManifestArm {
+                name: a.name.clone(),
+                url: redact(&a.url),
+                kind: a.kind,
+            })
+            .collect(),
+        engine: found.engine.clone(),
+        gpu: (config.gpu == Gpu::None).then(|| "none".to_owned()),
+        config_sha256: None,
+        schedule_sha256: None,
+        prompts_sha256: None,
+        seed: config.seed,
+        calibration,
+        points: plan
+            .points
+            .iter()
+            .map(|p| PointRun {
+                point_id: p.id.clone(),
+                arm: config.arms[p.arm].name.clone(),
+                block: p.block,
+                load: p.load,
+                warmup: p.warmup,
+                planned: p.planned,
+                stop_reason: None,
+                start_ns: None,
+                end_ns: None,
+                alive_after: None,
+                alive_error: None,
+            })
+            .collect(),
+        artifacts: Vec::new(),
+    };
+    Ok(Prepared {
+        config,
+        plan,
+        found,
+        manifest,
+        run,
+    })
+}
+
+/// What a plan would send, for `loadgen plan`.
+#[must_use]
+pub fn describe_plan(prepared: &Prepared) -> String {
+    let mut out = String::new();
+    for point in &prepared.plan.points {
+        let measured = point.planned.map_or_else(
+            || "until its time is up".to_owned(),
+            |n| format!("{n} measured"),
+        );
+        let last = point.arrivals.last().and_then(|a| a.offset_ns);
+        let time = last.map_or_else(String::new, |ns| {
+            format!(", last at {:.1} s", ns as f64 / 1e9)
+        });
+        let output: u64 = point.arrivals.iter().map(|a| a.output_tokens).sum();
+        let input: Option<u64> = point.arrivals.iter().map(|a| a.prompt_tokens).sum();
+        let input = input.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
+        out.push_str(&format!(
+            "{}: {} warm-up, {measured}{time}; at most {input} prompt and {output} output tokens\n",
+            point.id, point.warmup
+        ));
+    }
+    if let Some(first) = prepared.plan.points.first() {
+        let arrival = first.arrivals.first().map_or(0, |a| a.seq);
+        let id = body::request_id(&prepared.config.run_id, &first.id, arrival);
+        out.push_str(&format!("first request id: {id}\n"));
+    }
+    out
+}
