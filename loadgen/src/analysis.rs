@@ -191,7 +191,7 @@ pub fn analyze(run: &RunDir) -> Result<Analysis, AnalysisError> {
     let mut builders = attributions(manifest, join.as_ref());
 
     let mut rows = Lines::open(&run.requests())?;
-    while let Some(at) = rows.next::<RequestRecord>()? {
+    while let Some(at) = rows.read::<RequestRecord>()? {
         let row = at.value;
         if !measure.push(&row) {
             let why = format!("point {} is not in manifest.json", row.point_id);
@@ -308,7 +308,7 @@ struct PlanLine {
 fn asked(path: &Path) -> Result<Asked, AnalysisError> {
     let mut asked = Asked::new();
     let mut lines = Lines::open(path)?;
-    while let Some(at) = lines.next::<PlanLine>()? {
+    while let Some(at) = lines.read::<PlanLine>()? {
         let line = at.value;
         let of_point = asked.entry(line.point_id).or_default();
         if of_point.len() as u64 != line.seq {
@@ -326,7 +326,7 @@ fn client_metrics(path: &Path) -> Result<Vec<ClientMetrics>, AnalysisError> {
     let mut all = Vec::new();
     if path.is_file() {
         let mut lines = Lines::open(path)?;
-        while let Some(at) = lines.next::<ClientMetrics>()? {
+        while let Some(at) = lines.read::<ClientMetrics>()? {
             all.push(at.value);
         }
     }

@@ -89,7 +89,7 @@ impl Join {
         let mut index: HashMap<String, Place> = HashMap::new();
         let mut report = JoinReport::default();
         let prefix = format!("{run_id}.");
-        while let Some(at) = lines.next::<Line>()? {
+        while let Some(at) = lines.read::<Line>()? {
             let line = at.value;
             if let Some(header) = line.header {
                 report.records_dropped = report.records_dropped.max(Some(header.dropped));

@@ -48,18 +48,18 @@ impl Lines {
     ///
     /// # Errors
     /// When the file cannot be read, or a whole line is not a `T`.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<At<T>>, AnalysisError> {
+    pub fn read<T: DeserializeOwned>(&mut self) -> Result<Option<At<T>>, AnalysisError> {
         loop {
             self.buffer.clear();
             let offset = self.offset;
-            let read = self
+            let length = self
                 .reader
                 .read_line(&mut self.buffer)
                 .map_err(|e| AnalysisError::file(&self.path, e))?;
-            if read == 0 {
+            if length == 0 {
                 return Ok(None);
             }
-            self.offset += read as u64;
+            self.offset += length as u64;
             self.number += 1;
             if self.buffer.trim().is_empty() {
                 continue;
@@ -85,7 +85,7 @@ impl Lines {
             .seek(SeekFrom::Start(offset))
             .map_err(|e| AnalysisError::file(&self.path, e))?;
         self.offset = offset;
-        Ok(self.next()?.map(|it| it.value))
+        Ok(self.read()?.map(|it| it.value))
     }
 
     /// The text of the line last read.
@@ -105,11 +105,11 @@ mod tests {
         let path = dir.path().join("x.jsonl");
         std::fs::write(&path, "1\n\n22\n{\"half").unwrap();
         let mut lines = Lines::open(&path).unwrap();
-        let first = lines.next::<u32>().unwrap().unwrap();
-        let second = lines.next::<u32>().unwrap().unwrap();
+        let first = lines.read::<u32>().unwrap().unwrap();
+        let second = lines.read::<u32>().unwrap().unwrap();
         assert_eq!((first.offset, first.value), (0, 1));
         assert_eq!((second.offset, second.value), (3, 22));
-        assert!(lines.next::<u32>().unwrap().is_none());
+        assert!(lines.read::<u32>().unwrap().is_none());
         assert_eq!(lines.at::<u32>(3).unwrap(), Some(22));
     }
 
@@ -119,8 +119,8 @@ mod tests {
         let path = dir.path().join("x.jsonl");
         std::fs::write(&path, "1\n{\"half\n3\n").unwrap();
         let mut lines = Lines::open(&path).unwrap();
-        lines.next::<u32>().unwrap();
-        let error = lines.next::<u32>().unwrap_err().to_string();
+        lines.read::<u32>().unwrap();
+        let error = lines.read::<u32>().unwrap_err().to_string();
         assert!(error.contains("x.jsonl:2:"), "{error}");
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn of(run: &RunDir, id: &str) -> Result<Timeline, AnalysisError> {
     let raw = Raw::open(run)?;
     let mut rows = Lines::open(&run.requests())?;
     let suffix = format!(".{id}");
-    while let Some(at) = rows.next::<RequestRecord>()? {
+    while let Some(at) = rows.read::<RequestRecord>()? {
         let row = at.value;
         let is_it = row.request_id == id
             || row.request_id.ends_with(&suffix)

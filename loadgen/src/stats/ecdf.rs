@@ -1,25 +1,26 @@
 //! The empirical distribution function, thinned for drawing.
 
-/// Points `(value, share of values at or below it)`, at most about `most` of them. Ties collapse
-/// into their last point, and both ends are always there.
+/// Points `(value, share of values at or below it)`, one per distinct value, thinned to about
+/// `most` of them; both ends stay.
 #[must_use]
 pub fn ecdf(sorted: &[f64], most: usize) -> Vec<(f64, f64)> {
-    let n = sorted.len();
-    let step = n.div_ceil(most.max(2)).max(1);
-    let mut points: Vec<(f64, f64)> = Vec::new();
-    for i in 0..n {
-        let last_of_tie = i + 1 == n || sorted[i + 1] > sorted[i];
-        let wanted = i == 0 || i + 1 == n || i % step == 0;
-        if !wanted && !(last_of_tie && points.last().is_some_and(|p| p.0 == sorted[i])) {
-            continue;
-        }
-        let share = (i + 1) as f64 / n as f64;
-        match points.last_mut() {
-            Some(last) if last.0 == sorted[i] => last.1 = share,
-            _ => points.push((sorted[i], share)),
-        }
-    }
-    points
+    let n = sorted.len() as f64;
+    let mut seen = 0;
+    let distinct: Vec<(f64, f64)> = sorted
+        .chunk_by(|a, b| a == b)
+        .map(|ties| {
+            seen += ties.len();
+            (ties[0], seen as f64 / n)
+        })
+        .collect();
+    let step = distinct.len().div_ceil(most.max(2)).max(1);
+    let last = distinct.len().saturating_sub(1);
+    distinct
+        .into_iter()
+        .enumerate()
+        .filter(|(i, _)| i % step == 0 || *i == last)
+        .map(|(_, point)| point)
+        .collect()
 }
 
 #[cfg(test)]

@@ -14,6 +14,9 @@ const PLOT_HEIGHT: f64 = 170.0;
 /// Values below are drawn at the left edge: a gap of zero has no place on a logarithmic axis.
 const FLOOR_MS: f64 = 0.01;
 
+/// A point and its distribution.
+type Curve<'a> = (&'a Point, &'a [(f64, f64)]);
+
 struct Kind {
     title: &'static str,
     subtitle: &'static str,
@@ -50,7 +53,7 @@ pub(super) fn itl(analysis: &Analysis) -> Option<String> {
 }
 
 fn draw(analysis: &Analysis, kind: &Kind) -> Option<String> {
-    let series: Vec<(&Point, &[(f64, f64)])> = analysis
+    let series: Vec<Curve<'_>> = analysis
         .aggregate
         .points
         .iter()
@@ -127,7 +130,7 @@ impl Frame {
         analysis: &Analysis,
         kind: &Kind,
         x: Axis,
-        (load, curves): (&str, &[(&Point, &[(f64, f64)])]),
+        (load, curves): (&str, &[Curve<'_>]),
     ) {
         let bottom = self.top + PLOT_HEIGHT;
         let y = |share: f64| bottom - share * PLOT_HEIGHT;

@@ -19,9 +19,7 @@ pub(crate) fn chosen(analysis: &Analysis) -> Option<(&PointAttribution, &Waterfa
     let points = &analysis.attribution.points;
     let gateway = points
         .iter()
-        .filter(with)
-        .filter(|p| analysis.arm_kind(&p.arm) == Some(ArmKind::Gateway))
-        .next_back();
+        .rfind(|p| with(p) && analysis.arm_kind(&p.arm) == Some(ArmKind::Gateway));
     let point = gateway.or_else(|| points.iter().rfind(with))?;
     Some((point, point.waterfall.as_ref()?))
 }
