@@ -30,8 +30,9 @@ fn main() -> ExitCode {
             Ok(shown)
         }),
         Some(Command::Completions { shell }) => {
-            clap_complete::generate(shell, &mut Cli::command(), "loadgen", &mut io::stdout());
-            Ok(0)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "loadgen", &mut script);
+            say(&script).map(|()| 0).map_err(Into::into)
         }
     };
     match result {
@@ -67,7 +68,7 @@ fn prepare(args: &RunArgs) -> anyhow::Result<(tokio::runtime::Runtime, run::Prep
 
 fn plan(args: &RunArgs) -> anyhow::Result<u8> {
     let (_, prepared) = prepare(args)?;
-    io::stdout().write_all(run::describe_plan(&prepared).as_bytes())?;
+    say(run::describe_plan(&prepared).as_bytes())?;
     Ok(0)
 }
 
@@ -84,11 +85,11 @@ fn measure(args: &RunArgs) -> anyhow::Result<u8> {
         .with_context(|| format!("run {}: raw files are kept", done.run.run_id()))?;
     let published = analysis::publish(&done.run, &analysis);
     let shown = show::summary(&analysis, args.json);
-    say(&shown)?;
+    say(shown.text.as_bytes())?;
     let report = published?;
     run::refresh_inventory(&done.run)?;
     if !args.json {
-        println!("report: {}", report.display());
+        say(format!("report: {}\n", report.display()).as_bytes())?;
     }
     Ok(match (done.interrupted, done.disk_error) {
         (Some(signal), _) => signal.exit_code(),
@@ -105,13 +106,14 @@ fn look(
     let run =
         RunDir::locate(&of.run, &of.results_dir).map_err(|e| RunError::Usage(e.to_string()))?;
     let shown = with(&run, of.json)?;
-    say(&shown)?;
+    say(shown.text.as_bytes())?;
     Ok(shown.exit_code)
 }
 
-/// Prints a result; a reader that has gone away is not an error.
-fn say(shown: &Shown) -> io::Result<()> {
-    match io::stdout().write_all(shown.text.as_bytes()) {
+/// Prints to standard output; a reader that has gone away is not an error.
+fn say(text: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e),
         _ => Ok(()),
     }
