@@ -1,7 +1,7 @@
 //! Gates about the load generator itself.
 
 use super::rules::{CALM_SECONDS, DISPATCH_LAG_MS, LOOP_LAG_MS};
-use super::{Facts, Finding, GateStatus};
+use super::{Blame, Facts, Finding, GateStatus};
 use crate::drive::lag::ClientMetrics;
 use crate::measure::point::PointMeasure;
 
@@ -42,7 +42,9 @@ pub(super) fn dispatch_lag(_: &Facts<'_>, point: &PointMeasure) -> Finding {
 pub(super) fn client_loop_lag(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
     let run = facts.point_run(&point.point.point_id);
     let Some((start, end)) = run.and_then(|r| Some((r.start_ns?, r.end_ns?))) else {
-        return Finding::undecided("the point has no recorded start and end");
+        return Finding::undecided("the point has no recorded start and end")
+            .blaming(Blame::Environment)
+            .remedied_by("run it again to its end; what was measured is kept");
     };
     // Lines whose second touches the point; else, for a point shorter than a second, the ones
     // next to it.

@@ -1,10 +1,12 @@
 //! Gates about how the run and the engine ended.
 
 use super::rules::SUCCESS_RATE;
-use super::{Facts, Finding, GateStatus};
+use super::{Blame, Facts, Finding, GateStatus};
 use crate::artifacts::manifest::StopReason;
 use crate::measure::point::PointMeasure;
 use inferscope_shared::definitions::arithmetic::fraction;
+
+const AGAIN: &str = "run it again to its end; what was measured is kept";
 
 pub(super) fn run_complete(facts: &Facts<'_>) -> Finding {
     let points = &facts.manifest.points;
@@ -49,7 +51,9 @@ pub(super) fn engine_alive(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
         (None, Some(StopReason::Interrupted)) => {
             Finding::not_applicable("interrupted, so not asked")
         }
-        (None, _) => Finding::undecided("the point has no recorded end, so nobody asked"),
+        (None, _) => Finding::undecided("the point has no recorded end, so nobody asked")
+            .blaming(Blame::Environment)
+            .remedied_by(AGAIN),
     }
 }
 
@@ -76,6 +80,8 @@ pub(super) fn success_rate(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
         Finding::new(GateStatus::Pass, evidence)
     } else if point.evidence.interrupted > 0 && apart_from_signal.is_none_or(|r| r >= threshold) {
         Finding::undecided(evidence)
+            .blaming(Blame::Environment)
+            .remedied_by(AGAIN)
     } else {
         Finding::new(GateStatus::Fail, evidence)
     };

@@ -1,7 +1,7 @@
 //! Gates about what was asked for and how much of it there is.
 
 use super::rules::EXACT_LENGTH;
-use super::{Facts, Finding, GateStatus};
+use super::{Blame, Facts, Finding, GateStatus};
 use crate::measure::point::PointMeasure;
 use crate::slo::Limits;
 use crate::stats::{certify_needed, effective_size};
@@ -11,15 +11,18 @@ pub(super) fn warmup(_: &Facts<'_>, point: &PointMeasure) -> Finding {
     if warmup.planned == 0 {
         return Finding::undecided("no warm-up was planned; first requests are in the numbers");
     }
-    Finding::held(
-        warmup.ok >= 1,
-        GateStatus::Fail,
-        format!(
-            "{} of {} warm-up requests ended ok",
-            warmup.ok, warmup.planned
-        ),
-    )
-    .measured(Some(warmup.ok as f64))
+    let evidence = format!(
+        "{} of {} warm-up requests ended ok",
+        warmup.ok, warmup.planned
+    );
+    let finding = if warmup.ok >= 1 {
+        Finding::new(GateStatus::Pass, evidence)
+    } else {
+        Finding::new(GateStatus::Fail, evidence)
+            .blaming(Blame::Engine)
+            .remedied_by("look at error_kind of the warm-up's lines in requests.jsonl")
+    };
+    finding.measured(Some(warmup.ok as f64))
 }
 
 pub(super) fn output_length(facts: &Facts<'_>, point: &PointMeasure) -> Finding {

@@ -1,6 +1,7 @@
 //! The report of a run as Markdown: the verdict first, then numbers, then where they come from.
 
 mod sections;
+mod time;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,8 +21,8 @@ pub fn report(run: &RunDir, analysis: &Analysis) -> String {
     sections::charts(&mut out, run, analysis);
     sections::distributions(&mut out, analysis);
     sections::differences(&mut out, analysis);
-    sections::attribution(&mut out, analysis);
-    sections::waterfall(&mut out, analysis);
+    time::attribution(&mut out, analysis);
+    time::waterfall(&mut out, analysis);
     gates(&mut out, analysis);
     sections::environment(&mut out, analysis);
     sections::reproduce(&mut out, analysis);
