@@ -152,7 +152,7 @@ impl Frame {
                 &label,
             );
         }
-        for tick in x.ticks(((self.right - self.left) / 70.0) as usize) {
+        for tick in x.ticks(((self.right - self.left) / 55.0) as usize) {
             let at = x.at(tick);
             canvas.line((at, self.top), (at, bottom), "grid");
             canvas.text(
