@@ -7,7 +7,7 @@
 //! Clock: CLOCK_MONOTONIC, absolute; the record makes it relative.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use inferscope_shared::clock::MonoNs;
@@ -18,6 +18,7 @@ use crate::auth::Principal;
 use crate::intake::ids::Ids;
 use crate::listener::track::{Limit, Track};
 use crate::metrics::OpenStream;
+use crate::relay::observe::Body;
 use crate::routing::{Lease, Target};
 use crate::server::{Phase, Services};
 
@@ -64,11 +65,11 @@ pub struct Exchange {
     pub ids: Ids,
     /// Its clock.
     pub times: Times,
-    /// The normal path, or the raw one while it is not known to be ours.
+    /// The normal path, or the raw one while it is not known to be ours; of a long one the start.
     pub path: String,
     /// Who calls.
     pub principal: Option<Principal>,
-    /// The model as the client named it.
+    /// The model as the client named it; of a long name the start.
     pub model: Option<String>,
     /// The client asked for a stream.
     pub stream: bool,
@@ -82,18 +83,22 @@ pub struct Exchange {
     pub body: Bytes,
     /// Endpoints tried, in order.
     pub tried: Vec<usize>,
+    /// Further addresses of those: places to go beside the untried endpoints.
+    spare: usize,
     /// Connection attempts.
     pub attempts: u32,
+    /// It was sent again because a connection from the pool was stale; that happens once.
+    pub replayed: bool,
     /// The place at the endpoint in use.
     pub lease: Option<Lease>,
     /// Its name, which outlives the lease.
     pub endpoint: Option<String>,
+    /// What kind of body the answer has.
+    pub answer: Body,
     /// The answer is an event stream, counted as open.
     pub open: Option<OpenStream>,
     /// Whether the connection in use came from the pool.
     pub conn_reused: Option<bool>,
-    /// Addresses that the endpoint's name has.
-    pub addresses: usize,
     /// How it ended; `None` is well.
     pub ending: Option<Ending>,
     settled: bool,
@@ -103,7 +108,7 @@ impl Exchange {
     /// A request whose head began at `accept`.
     #[must_use]
     pub fn new(services: Arc<Services>, track: Arc<Track>, ids: Ids, accept: MonoNs) -> Self {
-        let ago = std::time::Duration::from_nanos(MonoNs::now().since(accept));
+        let ago = Duration::from_nanos(MonoNs::now().since(accept));
         services.metrics.request_started();
         Self {
             times: Times {
@@ -129,15 +134,45 @@ impl Exchange {
             upstream_head: None,
             body: Bytes::new(),
             tried: Vec::new(),
+            spare: 0,
             attempts: 0,
+            replayed: false,
             lease: None,
             endpoint: None,
+            answer: Body::default(),
             open: None,
             conn_reused: None,
-            addresses: 0,
             ending: None,
             settled: false,
         }
+    }
+
+    /// Begins an attempt at `endpoint`; what an earlier one stamped is over. The request counts
+    /// as routed from the first one on.
+    pub fn attempt(&mut self, endpoint: usize) {
+        self.attempts += 1;
+        self.tried.push(endpoint);
+        self.lease = None;
+        self.times.routed.get_or_insert_with(MonoNs::now);
+        self.times.connected = None;
+        self.conn_reused = None;
+        self.track.lock().request_sent = None;
+    }
+
+    /// Notes how many addresses the endpoint of this attempt has.
+    pub fn found(&mut self, addresses: usize) {
+        if let Some((endpoint, before)) = self.tried.split_last()
+            && !before.contains(endpoint)
+        {
+            self.spare += addresses.saturating_sub(1);
+        }
+    }
+
+    /// Time since the request was handed to the engine's connection.
+    #[must_use]
+    pub fn since_sent(&self, now: MonoNs) -> Duration {
+        let sent = self.track.lock().request_sent;
+        Duration::from_nanos(sent.map_or(0, |at| now.since(at)))
     }
 
     /// Notes that the request was handed to the engine's connection.
@@ -146,11 +181,11 @@ impl Exchange {
     }
 
     /// Whether a failed connect leaves somewhere to go: another endpoint, or another address of
-    /// the only one.
+    /// one that was tried.
     #[must_use]
     pub fn may_try_another(&self) -> bool {
         let endpoints = self.target.as_ref().map_or(0, |t| t.pool.endpoints.len());
-        self.tried.len() < endpoints.max(self.addresses)
+        self.tried.len() < endpoints + self.spare
     }
 
     /// Notes how it ended, unless something worse was noted before.

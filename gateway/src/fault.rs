@@ -9,17 +9,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use inferscope_shared::record::gateway::Outcome;
+use pingora::http::ResponseHeader;
 use pingora::prelude::Session;
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
 use crate::errors::Refusal;
 use crate::exchange::Exchange;
 use crate::listener::track::Limit;
+use crate::relay::observe::Body;
 
 /// The pool has no endpoint to offer.
 pub const NO_ENDPOINT: ErrorType = ErrorType::new("NoEndpoint");
 /// The endpoint's name has no address.
 pub const UNRESOLVED: ErrorType = ErrorType::new("Unresolved");
+
+/// How long after a request the close that was under way when it was sent may be seen.
+const STALE: Duration = Duration::from_secs(1);
 
 /// How long a last word to a client may take.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -60,9 +65,13 @@ fn ending(error: &Error, head_seen: bool) -> (Outcome, &'static str) {
 }
 
 /// Whether `error`, on a connection from the pool, means that the engine had closed it before the
-/// request reached it: the request could not be written, or not one byte came back.
+/// request reached it: the request could not be written, or not one byte came back. An engine
+/// that closes later than [`STALE`] after the request has had it, and may have worked on it.
 #[must_use]
-pub fn is_stale(error: &Error) -> bool {
+pub fn is_stale(error: &Error, since_sent: Duration) -> bool {
+    if *error.esource() != ErrorSource::Upstream || since_sent > STALE {
+        return false;
+    }
     match error.etype() {
         ErrorType::WriteError => true,
         ErrorType::ConnectionClosed | ErrorType::ReadError => {
@@ -80,12 +89,13 @@ pub fn is_stale(error: &Error) -> bool {
 /// Returns the status for pingora's log.
 pub async fn answer(session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
     let limit = exchange.track.tripped();
+    // A status of 5xx that did not arrive whole is no longer what ended the request.
+    exchange.ending = None;
     match limit {
         Some(limit) => exchange.ended_by(limit),
         None => {
             let head_seen = exchange.times.response_head.is_some();
             let (outcome, kind) = ending(error, head_seen);
-            exchange.ending = None;
             exchange.ended(outcome, kind);
         }
     }
@@ -99,9 +109,12 @@ pub async fn answer(session: &mut Session, error: &Error, exchange: &mut Exchang
     session.set_keepalive(None);
     session.set_write_timeout(Some(LAST_WORD));
     let refusal = Refusal::upstream(exchange.ending.map_or("internal", |e| e.kind));
-    let told = match session.response_written() {
+    // A write that still waits may have left half a chunk, and no word fits in there.
+    let blocked = exchange.track.lock().delivery.blocked_since().is_some();
+    let told = match answered(session) {
+        _ if blocked => Ok(()),
         None => crate::intake::answer::write(session, &refusal, &exchange.ids.request).await,
-        Some(head) if head.headers.get("content-type").is_some_and(is_events) => {
+        Some(_) if exchange.answer == Body::Events => {
             session
                 .write_response_body(Some(event(&refusal)), false)
                 .await
@@ -114,8 +127,11 @@ pub async fn answer(session: &mut Session, error: &Error, exchange: &mut Exchang
     refusal.status().as_u16()
 }
 
-fn is_events(value: &http::HeaderValue) -> bool {
-    value.as_bytes().starts_with(b"text/event-stream")
+/// The head that the client got, interim ones aside.
+pub fn answered(session: &Session) -> Option<&ResponseHeader> {
+    session
+        .response_written()
+        .filter(|head| !head.status.is_informational())
 }
 
 /// An error event. The blank lines before it end whatever event the engine was in.
@@ -189,16 +205,24 @@ mod tests {
     #[test]
     fn only_a_silent_close_is_stale() {
         let mut error = upstream(ErrorType::ConnectionClosed);
-        assert!(!is_stale(&error), "the connector did not say so");
+        assert!(
+            !is_stale(&error, Duration::ZERO),
+            "the connector did not say so"
+        );
         error.retry = RetryType::ReusedOnly;
-        assert!(is_stale(&error));
+        assert!(is_stale(&error, STALE));
+        assert!(!is_stale(&error, STALE * 2), "the engine had the request");
 
         let mut begun = Error::explain(
             ErrorType::ConnectionClosed,
             "while reading response headers, bytes already read: 17",
-        );
+        )
+        .into_up();
         begun.retry = RetryType::ReusedOnly;
-        assert!(!is_stale(&begun), "an answer had begun");
-        assert!(!is_stale(&upstream(ErrorType::ReadTimedout)));
+        assert!(!is_stale(&begun, Duration::ZERO), "an answer had begun");
+        assert!(!is_stale(&upstream(ErrorType::ReadTimedout), STALE));
+        assert!(is_stale(&upstream(ErrorType::WriteError), STALE));
+        let client = Error::explain(ErrorType::WriteError, "left").into_down();
+        assert!(!is_stale(&client, STALE), "no fault of the engine");
     }
 }

@@ -27,6 +27,9 @@ use crate::upstream;
 use answer::Reply;
 use ids::Ids;
 
+/// Longest text of a client that goes into a record, in characters.
+const MAX_KEPT: usize = 256;
+
 /// What became of the next request of a connection.
 pub enum Received {
     /// There is none: the connection is over.
@@ -116,11 +119,8 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
     let services = exchange.services.clone();
     let config = &services.config;
     let request = session.req_header();
-    exchange.path = String::from_utf8_lossy(request.raw_path())
-        .split('?')
-        .next()
-        .unwrap_or_default()
-        .to_owned();
+    let path = request.raw_path().split(|&b| b == b'?').next();
+    exchange.path = kept(&String::from_utf8_lossy(path.unwrap_or_default()));
     exchange
         .track
         .expect_answer(request.method == Method::HEAD, config.records.hash);
@@ -131,13 +131,13 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
     if services.draining() {
         return Err(Refusal::draining().into());
     }
-    if !plainly_framed(&request.headers) {
+    if !plainly_framed(session) {
         return Err(Refusal::malformed_request().into());
     }
     let route = services
         .routes
         .resolve(&request.method, request.raw_path())?;
-    exchange.path.clone_from(&route.path);
+    exchange.path = kept(&route.path);
     if route.path == "/v1/models" && !config.models.is_empty() {
         // The engine knows its own names, not the aliases that can be asked for here.
         let list = services
@@ -146,14 +146,19 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         return Err(Stop::Answered(Reply::document(list)));
     }
 
-    exchange.body = body::read(session, config).await?;
+    let read = body::read(session, config).await;
+    if read.is_err() {
+        // Where the next request begins is not known any more.
+        session.set_server_keepalive(None);
+    }
+    exchange.body = read?;
     exchange.bytes_in = exchange.body.len() as u64;
     exchange.times.body = Some(MonoNs::now());
 
     let facts = body::facts(&exchange.body, &services)?;
     exchange.stream = facts.stream;
     let name = facts.model.as_ref().map(|m| m.name.as_str());
-    exchange.model = name.map(str::to_owned);
+    exchange.model = name.map(kept);
     match name {
         Some(name) => principal.may_use(name)?,
         // The engine would choose a model by itself, past the table and the caller's list.
@@ -195,13 +200,31 @@ async fn hand_over(
     }
 }
 
-/// Whether the body's transfer coding is chunked alone, if it has one: a body that is compressed
-/// for the transfer would go on without the field that says so.
-fn plainly_framed(headers: &HeaderMap) -> bool {
-    headers
+/// As much of a client's text as a record keeps.
+fn kept(text: &str) -> String {
+    match text.char_indices().nth(MAX_KEPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Whether it is beyond doubt where the body ends: no transfer coding but `chunked`, and no
+/// length beside it. (pingora drops such a length from the parsed head, so the raw one is asked.)
+fn plainly_framed(session: &ClientSession) -> bool {
+    let mut codings = session
+        .req_header()
+        .headers
         .get_all(header::TRANSFER_ENCODING)
         .iter()
-        .all(|v| v.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
+        .peekable();
+    if codings.peek().is_none() {
+        return true;
+    }
+    let has_length = session
+        .get_headers_raw_bytes()
+        .split(|b| *b == b'\n')
+        .any(|line| line.len() > 14 && line[..14].eq_ignore_ascii_case(b"content-length"));
+    !has_length && codings.all(|v| v.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 /// Whether the client waits for a word before it sends its body.

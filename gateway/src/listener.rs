@@ -98,7 +98,14 @@ async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared) {
     loop {
         connection.track.begin();
         connection.since = MonoNs::now();
-        let reused = match intake::receive(stream, &mut connection).await {
+        let mut phase = connection.phase.clone();
+        let received = tokio::select! {
+            biased;
+            received = intake::receive(stream, &mut connection) => received,
+            // A request that is still coming in settles as it is dropped.
+            _ = phase.wait_for(|p| *p == Phase::Cut) => return,
+        };
+        let reused = match received {
             Received::Closed => return,
             Received::Answered(stream) => Some(stream),
             Received::Ready(exchange, envelope, stream) => {

@@ -20,6 +20,7 @@ use pingora::modules::http::HttpModules;
 use pingora::prelude::{HttpPeer, Session};
 use pingora::protocols::Digest;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext};
+use pingora::upstreams::peer::Peer as _;
 use pingora::{Error, ErrorType, Result};
 
 use crate::exchange::Exchange;
@@ -71,32 +72,39 @@ impl ProxyHttp for Gateway {
             .as_ref()
             .and_then(|target| target.pool.lease(&exchange.tried))
             .ok_or_else(|| Error::explain(fault::NO_ENDPOINT, "the pool has no endpoint"))?;
+        exchange.attempt(lease.index());
         let endpoint = lease.endpoint();
-        let resolved = endpoint.address.resolve().await;
-        exchange.attempts += 1;
         exchange.endpoint = Some(endpoint.name.clone());
-        exchange.times.routed = Some(MonoNs::now());
-        let (address, addresses) = resolved
-            .map_err(|cause| Error::because(fault::UNRESOLVED, endpoint.name.clone(), cause))?;
-        exchange.addresses = addresses;
-        exchange.tried.push(lease.index());
+        let timeouts = &exchange.services.config.timeouts;
+        let (address, addresses) = match endpoint.address.resolve(timeouts.connect).await {
+            Ok(found) => found,
+            Err(cause) => {
+                let mut error = Error::because(fault::UNRESOLVED, endpoint.name.clone(), cause);
+                error.set_retry(exchange.may_try_another() && exchange.attempts < MAX_ATTEMPTS);
+                return Err(error);
+            }
+        };
+        let mut peer = upstream::peer(address, timeouts);
+        if exchange.replayed {
+            upstream::make_fresh(&mut peer, exchange.times.accept);
+        }
+        exchange.found(addresses);
         exchange.lease = Some(lease);
-        Ok(upstream::peer(address, &exchange.services.config.timeouts))
+        Ok(peer)
     }
 
     fn fail_to_connect(
         &self,
         _session: &mut Session,
-        _peer: &HttpPeer,
+        peer: &HttpPeer,
         ctx: &mut Context,
         mut error: Box<Error>,
     ) -> Box<Error> {
         if let Ok(exchange) = exchange(ctx) {
-            let another = exchange.may_try_another();
-            if let Some(lease) = &exchange.lease {
-                lease.endpoint().address.failed();
+            if let (Some(lease), Some(address)) = (&exchange.lease, peer.address().as_inet()) {
+                lease.endpoint().address.failed(*address);
             }
-            error.set_retry(another && exchange.attempts < MAX_ATTEMPTS);
+            error.set_retry(exchange.may_try_another() && exchange.attempts < MAX_ATTEMPTS);
         }
         error
     }
@@ -123,9 +131,14 @@ impl ProxyHttp for Gateway {
         ctx: &mut Context,
     ) -> Result<()> {
         let exchange = exchange(ctx)?;
-        if let (Some(head), Some(lease)) = (&exchange.upstream_head, &exchange.lease) {
-            *request = upstream::head_for_endpoint(head, lease.endpoint())?;
-        }
+        let (Some(head), Some(lease)) = (&exchange.upstream_head, &exchange.lease) else {
+            // What stands in for the request must not go out in its place.
+            return Err(Error::explain(
+                ErrorType::InternalError,
+                "a request without a head or an endpoint",
+            ));
+        };
+        *request = upstream::head_for_endpoint(head, lease.endpoint())?;
         exchange.sent(MonoNs::now());
         Ok(())
     }
@@ -155,14 +168,18 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> Result<()> {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            // Nobody asked for it, and behind it lie bytes that nothing here would follow.
+            return Error::e_explain(ErrorType::InvalidHTTPHeader, "101 without an upgrade");
+        }
         if response.status.is_informational() {
             return Ok(());
         }
         let exchange = exchange(ctx)?;
         exchange.times.response_head = Some(MonoNs::now());
-        let body = Body::of(&response.headers);
-        exchange.track.lock().watch.head(body);
-        if is_event_stream(response) {
+        exchange.answer = Body::of(&response.headers);
+        exchange.track.lock().watch.head(exchange.answer);
+        if exchange.answer == Body::Events {
             exchange.open = Some(exchange.services.metrics.open_stream());
             // With a length pingora would hold pieces back until its buffer is full.
             response.remove_header(&header::CONTENT_LENGTH);
@@ -220,12 +237,15 @@ impl ProxyHttp for Gateway {
         ctx: &mut Context,
         client_reused: bool,
     ) -> Box<Error> {
-        let untouched = session.response_written().is_none()
-            && ctx
-                .as_deref()
-                .is_some_and(|e| e.times.response_head.is_none() && e.attempts < MAX_ATTEMPTS);
-        // Only what a stale connection from the pool explains is tried again.
-        error.set_retry(untouched && client_reused && fault::is_stale(&error));
+        let again = client_reused
+            && fault::answered(session).is_none()
+            && ctx.as_deref_mut().is_some_and(|exchange| {
+                exchange.times.response_head.is_none()
+                    && exchange.attempts < MAX_ATTEMPTS
+                    && fault::is_stale(&error, exchange.since_sent(MonoNs::now()))
+                    && !std::mem::replace(&mut exchange.replayed, true)
+            });
+        error.set_retry(again);
         error
     }
 
@@ -265,11 +285,4 @@ impl ProxyHttp for Gateway {
             exchange.settle();
         }
     }
-}
-
-fn is_event_stream(response: &ResponseHeader) -> bool {
-    response
-        .headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"))
 }

@@ -37,11 +37,12 @@ pub struct Watch {
     /// Bytes of the pieces from `looked` on.
     waiting: Vec<Bytes>,
     looked: usize,
+    body: Body,
     reader: Reader,
     seen: Seen,
     first_output: Option<MonoNs>,
     last_output: Option<MonoNs>,
-    progress: Option<MonoNs>,
+    last_event: Option<MonoNs>,
     hash: Option<Sha256>,
 }
 
@@ -57,6 +58,7 @@ impl Watch {
 
     /// The answer's head is in: what kind of body follows.
     pub fn head(&mut self, body: Body) {
+        self.body = body;
         self.reader = Reader::new(body);
     }
 
@@ -90,8 +92,8 @@ impl Watch {
                 self.first_output.get_or_insert(piece.read);
                 self.last_output = Some(piece.read);
             }
-            if found.progress {
-                self.progress = Some(piece.read);
+            if found.events > 0 {
+                self.last_event = Some(piece.read);
             }
         }
     }
@@ -144,8 +146,11 @@ impl Watch {
     /// When the engine last got on: an event with data, or any byte of another body. A head is
     /// no progress: engines send theirs before they begin to work.
     #[must_use]
-    pub const fn progress(&self) -> Option<MonoNs> {
-        self.progress
+    pub fn progress(&self) -> Option<MonoNs> {
+        match self.body {
+            Body::Events => self.last_event,
+            _ => self.pieces.last().map(|piece| piece.read),
+        }
     }
 
     /// SHA-256 of the decoded body as the engine sent it, in hexadecimal.

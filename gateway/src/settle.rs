@@ -5,7 +5,7 @@
 
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::SCHEMA_VERSION;
-use inferscope_shared::record::gateway::{GatewayRecord, Outcome, Usage, UsageSource};
+use inferscope_shared::record::gateway::{Extraction, GatewayRecord, Outcome, Usage, UsageSource};
 use jiff::Timestamp;
 
 use crate::exchange::Exchange;
@@ -81,7 +81,10 @@ fn record(exchange: &mut Exchange, now: MonoNs) -> GatewayRecord {
             source: usage.map_or(UsageSource::Unknown, |_| UsageSource::Usage),
         },
         finish_reason: answer.finish_reason().map(str::to_owned),
-        extraction: watch.extraction(),
+        extraction: match delivery.lost() {
+            true => Extraction::Partial,
+            false => watch.extraction(),
+        },
         bytes_in: exchange.bytes_in,
         bytes_out: delivery.bytes(),
         sha256_upstream: watch.sha256(),

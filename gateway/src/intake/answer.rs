@@ -89,7 +89,7 @@ pub(super) async fn answer(
     reply: &Reply,
     connection: &Connection,
 ) -> Received {
-    let whole = exchange.times.head.is_some() && session.is_body_done();
+    let whole = exchange.times.head.is_some() && session.is_body_done() && session.will_keepalive();
     if !whole || exchange.services.draining() {
         session.set_server_keepalive(None);
     }

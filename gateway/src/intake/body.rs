@@ -20,10 +20,7 @@ pub(super) async fn read(session: &mut ClientSession, config: &Config) -> Result
     if session.is_body_empty() {
         return Ok(Bytes::new());
     }
-    let limit = match config.max_body_bytes {
-        0 => u64::MAX,
-        limit => limit,
-    };
+    let limit = config.max_body_bytes;
     let length = session
         .get_header(header::CONTENT_LENGTH)
         .and_then(|v| v.to_str().ok()?.trim().parse::<u64>().ok());

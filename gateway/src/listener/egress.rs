@@ -74,8 +74,8 @@ impl Egress {
     }
 
     /// Whether the response has passed whole (never for a body that ends with the connection).
-    #[must_use]
-    pub fn done(&self) -> bool {
+    #[cfg(test)]
+    fn done(&self) -> bool {
         self.state == State::Done
     }
 

@@ -8,6 +8,11 @@
 //! line end leave as one packet. While an answer is under way a read never hands bytes up: what
 //! a client pipelines is kept for the next request, so the read that pingora keeps pending sees
 //! exactly two things, the client leaving and a tripped limit.
+//!
+//! The surprise: that read wakes nobody once it has [`AHEAD_BYTES`] of later requests in hand, or
+//! a FIN that the port tolerates, for there is nothing more it may take from the socket. Such a
+//! client's leaving is seen by the next write or a limit. A trip needs no waker: who trips polls
+//! the proxy in the same task.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

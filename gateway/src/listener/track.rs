@@ -147,10 +147,17 @@ impl Delivery {
         self.egress.status()
     }
 
-    /// SHA-256 of the decoded body that left, in hexadecimal.
+    /// Whether what left could not be followed: offsets and bytes end early then.
+    #[must_use]
+    pub fn lost(&self) -> bool {
+        self.egress.lost()
+    }
+
+    /// SHA-256 of the decoded body that left, in hexadecimal; none if it could not be followed.
     #[must_use]
     pub fn sha256(&self) -> Option<String> {
-        self.hash.clone().map(|hash| hex::encode(hash.finalize()))
+        let hash = self.hash.as_ref().filter(|_| !self.lost());
+        hash.cloned().map(|hash| hex::encode(hash.finalize()))
     }
 }
 

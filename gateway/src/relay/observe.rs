@@ -81,8 +81,6 @@ pub struct Found {
     pub events: u64,
     /// One of them was output.
     pub output: bool,
-    /// The engine got on (a comment is no progress).
-    pub progress: bool,
 }
 
 /// The reader of one body.
@@ -121,7 +119,6 @@ impl Reader {
                     let chunk = openai::chunk(&event);
                     found.output |= seen.answer.absorb(&chunk).kind == EventKind::Output;
                 });
-                found.progress = found.events > 0;
                 found
             }
             Self::Json(kept) => {
@@ -131,22 +128,13 @@ impl Reader {
                 } else {
                     kept.extend_from_slice(bytes);
                 }
-                Found {
-                    progress: true,
-                    ..Found::default()
-                }
+                Found::default()
             }
             Self::Blind => {
                 seen.unreadable = true;
-                Found {
-                    progress: true,
-                    ..Found::default()
-                }
+                Found::default()
             }
-            Self::Nothing => Found {
-                progress: true,
-                ..Found::default()
-            },
+            Self::Nothing => Found::default(),
         }
     }
 

@@ -9,7 +9,7 @@ use inferscope_gateway::config::Config;
 use inferscope_gateway::server::{DataPorts, Phase, Services};
 use inferscope_shared::record::gateway::GatewayRecord;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -17,6 +17,12 @@ use crate::engine::Engine;
 
 /// Nothing in these tests takes this long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An address where nobody listens.
+pub async fn closed_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
 
 pub struct Gateway {
     address: SocketAddr,
@@ -29,13 +35,21 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway in front of `engine`; `extra` is more configuration, or a port's `half_close`.
     pub async fn start(engine: &Engine, extra: &str) -> Self {
+        Self::at(&[format!("http://{}", engine.address)], extra).await
+    }
+
+    /// A gateway in front of a pool of endpoints, the first of which gets the first request.
+    pub async fn at(urls: &[String], extra: &str) -> Self {
         let (half_close, extra) = match extra.strip_prefix("half_close: ") {
             Some(word) => (word.trim(), ""),
             None => ("gone", extra),
         };
+        let endpoints: String = urls
+            .iter()
+            .map(|url| format!("{{url: \"{url}\"}}, "))
+            .collect();
         let text = format!(
-            "version: 1\nlisten: [{{addr: \"127.0.0.1:0\", half_close: {half_close}}}]\nauth: {{mode: none}}\nrecords: {{hash: true}}\npools: {{p: {{endpoints: [{{url: \"http://{}\"}}]}}}}\n{extra}",
-            engine.address
+            "version: 1\nlisten: [{{addr: \"127.0.0.1:0\", half_close: {half_close}}}]\nauth: {{mode: none}}\nrecords: {{hash: true}}\npools: {{p: {{endpoints: [{endpoints}]}}}}\n{extra}"
         );
         let config = Arc::new(Config::parse("test.yaml", &text).unwrap());
         let (phase, watched) = watch::channel(Phase::Serving);
@@ -176,6 +190,12 @@ impl Client {
 
     pub async fn at_end(&mut self) -> bool {
         !self.more().await
+    }
+
+    /// Everything until the gateway closes.
+    pub async fn to_the_end(&mut self) -> Vec<u8> {
+        while self.more().await {}
+        std::mem::take(&mut self.pending)
     }
 
     /// Everything up to and including `mark`.
