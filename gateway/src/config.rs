@@ -40,13 +40,6 @@ const VERSION: u64 = 1;
 /// Largest request body, unless configured.
 const MAX_REQUEST_BODY: u64 = 32 << 20;
 
-/// What is known of an answer's tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Usage {
-    /// Read what the engine says of its own accord; no byte is changed.
-    Observe,
-}
-
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -95,8 +88,6 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Paths beyond the built-in ones.
     pub routes: Vec<ExtraRoute>,
-    /// Where token counts come from.
-    pub usage: Usage,
     /// Where records go.
     pub records: RecordsConfig,
     /// Largest request body that is taken, in bytes.
@@ -155,13 +146,17 @@ impl Config {
         let mut map = root.map(problems)?;
         version(&mut map, problems);
         let listen = map
-            .need("listen", problems)
+            .need("listen", "[{addr: 127.0.0.1:8080}]", problems)
             .map(|node| listen::listen(node, problems))
             .unwrap_or_default();
         let metrics = map.read("metrics", problems, listen::metrics);
         let admin = map.read("admin", problems, listen::admin);
         let pools = map
-            .need("pools", problems)
+            .need(
+                "pools",
+                "{main: {endpoints: [{url: http://127.0.0.1:8000}]}}",
+                problems,
+            )
             .map(|node| pools::pools(node, problems))
             .unwrap_or_default();
         let models = map
@@ -214,7 +209,6 @@ impl Config {
             pools,
             timeouts,
             routes,
-            usage: Usage::Observe,
             records,
             max_body_bytes,
             logs,
@@ -223,13 +217,14 @@ impl Config {
 }
 
 fn version(map: &mut Map<'_>, problems: &mut Problems) {
-    if let Some(node) = map.need("version", problems)
+    if let Some(node) = map.need("version", "1", problems)
         && node.u64(problems).is_some_and(|v| v != VERSION)
     {
         node.complain(problems, "expected 1, the only version of this format");
     }
 }
 
+/// What the engine says of its own accord is all that this version knows; `observe` is its name.
 fn usage(map: &mut Map<'_>, problems: &mut Problems) {
     let words = [("observe", true), ("inject", false)];
     if let Some(node) = map.get("usage")

@@ -116,19 +116,6 @@ pub enum Unreadable {
     NotAnObject,
 }
 
-impl ApiError<'_> {
-    /// A copy that owns its strings.
-    #[must_use]
-    pub fn to_static(&self) -> ApiError<'static> {
-        let own = |text: &Cow<'_, str>| Cow::Owned(text.to_string());
-        ApiError {
-            message: own(&self.message),
-            kind: self.kind.as_ref().map(own),
-            code: self.code.as_ref().map(own),
-        }
-    }
-}
-
 impl Chunk<'_> {
     /// The chunk in one word. Output wins over a finish reason, and both over usage.
     #[must_use]

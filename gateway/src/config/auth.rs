@@ -105,12 +105,11 @@ fn keys_mode(
     problems: &mut Problems,
 ) -> Option<Auth> {
     let keys_node = map.get("keys");
+    let before = problems.len();
     let keys = keys_node
         .map(|node| node.list(problems, |item, problems| key(item, tenants, problems)))
         .unwrap_or_default();
-    let listed =
-        keys_node.is_some_and(|node| node.items(&mut scratch()).is_some_and(|i| !i.is_empty()));
-    if !listed {
+    if keys.is_empty() && problems.len() == before {
         auth.complain(
             problems,
             "no keys: make one with `inferscope-gateway keys new --tenant NAME`, or write `mode: none` to let everyone in",
@@ -128,7 +127,7 @@ fn keys_mode(
             );
         }
     }
-    let secret_node = map.need("secret", problems)?;
+    let secret_node = map.need("secret", "env:INFERSCOPE_KEY_SECRET", problems)?;
     let secret = secret(secret_node, problems)?;
     if secret.expose().len() < MIN_SECRET_BYTES {
         secret_node.complain(
@@ -139,18 +138,15 @@ fn keys_mode(
     Some(Auth::Keys { secret, keys })
 }
 
-/// Where faults go that were reported before.
-fn scratch() -> Problems {
-    Problems::new("")
-}
-
 fn key(node: &Node, tenants: &BTreeMap<String, Tenant>, problems: &mut Problems) -> Option<ApiKey> {
     let mut map = node.map(problems)?;
-    let id = map.need("id", problems).and_then(|n| name(n, problems));
-    let tenant_node = map.need("tenant", problems);
+    let id = map
+        .need("id", "laptop", problems)
+        .and_then(|n| name(n, problems));
+    let tenant_node = map.need("tenant", "research", problems);
     let tenant = tenant_node.and_then(|n| name(n, problems));
     let hash = map
-        .need("hash", problems)
+        .need("hash", "hmac-sha256:HEX", problems)
         .and_then(|n| n.parsed(problems, hash));
     map.finish(problems);
     if let (Some(node), Some(tenant)) = (tenant_node, &tenant)

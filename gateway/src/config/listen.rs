@@ -41,10 +41,11 @@ pub(super) fn addr(text: &str) -> Result<SocketAddr, String> {
 }
 
 pub(super) fn listen(node: &Node, problems: &mut Problems) -> Vec<Listen> {
+    let before = problems.len();
     let ports = node.list(problems, |item, problems| {
         let mut map = item.map(problems)?;
         let addr = map
-            .need("addr", problems)
+            .need("addr", "127.0.0.1:8080", problems)
             .and_then(|node| node.parsed(problems, addr));
         let words = [("gone", HalfClose::Gone), ("tolerate", HalfClose::Tolerate)];
         let half_close = map
@@ -55,7 +56,7 @@ pub(super) fn listen(node: &Node, problems: &mut Problems) -> Vec<Listen> {
         let addr = addr?;
         Some(Listen { addr, half_close })
     });
-    if ports.is_empty() && problems.is_empty() {
+    if ports.is_empty() && problems.len() == before {
         node.complain(problems, "give at least one `- addr: IP:PORT`");
     }
     for (i, port) in ports.iter().enumerate() {
@@ -69,7 +70,7 @@ pub(super) fn listen(node: &Node, problems: &mut Problems) -> Vec<Listen> {
 pub(super) fn metrics(node: &Node, problems: &mut Problems) -> Option<SocketAddr> {
     let mut map = node.map(problems)?;
     let addr = map
-        .need("addr", problems)
+        .need("addr", "127.0.0.1:9090", problems)
         .and_then(|node| node.parsed(problems, addr));
     map.finish(problems);
     addr
@@ -77,7 +78,7 @@ pub(super) fn metrics(node: &Node, problems: &mut Problems) -> Option<SocketAddr
 
 pub(super) fn admin(node: &Node, problems: &mut Problems) -> Option<Admin> {
     let mut map = node.map(problems)?;
-    let addr_node = map.need("addr", problems);
+    let addr_node = map.need("addr", "127.0.0.1:9091", problems);
     let addr = addr_node.and_then(|node| node.parsed(problems, addr));
     let token_given = map.get("token");
     let token = token_given.and_then(|node| secret(node, problems));

@@ -41,13 +41,14 @@ pub struct ModelRoute {
 
 pub(super) fn pools(node: &Node, problems: &mut Problems) -> BTreeMap<String, Pool> {
     let mut pools = BTreeMap::new();
+    let before = problems.len();
     let entries = node.named(problems).unwrap_or_default();
     for (name, _, node) in entries {
         if let Some(pool) = pool(node, problems) {
             pools.insert(name.clone(), pool);
         }
     }
-    if entries.is_empty() && problems.is_empty() {
+    if entries.is_empty() && problems.len() == before {
         node.complain(
             problems,
             "give at least one pool: `NAME: {endpoints: [...]}`",
@@ -58,18 +59,23 @@ pub(super) fn pools(node: &Node, problems: &mut Problems) -> BTreeMap<String, Po
 
 fn pool(node: &Node, problems: &mut Problems) -> Option<Pool> {
     let mut map = node.map(problems)?;
-    let list = map.need("endpoints", problems);
+    let list = map.need("endpoints", "[{url: http://127.0.0.1:8000}]", problems);
+    let before = problems.len();
     let endpoints = list
         .map(|list| list.list(problems, endpoint))
         .unwrap_or_default();
+    let none = endpoints.is_empty() && problems.len() == before;
     let credential = map.read("credential", problems, secret);
     for later in ["policy", "health", "concurrency", "tls"] {
         map.not_in_this_version(later, problems);
     }
     map.finish(problems);
     if let Some(list) = list {
-        if endpoints.is_empty() && problems.is_empty() {
-            list.complain(problems, "a pool needs at least one endpoint");
+        if none {
+            list.complain(
+                problems,
+                "a pool needs an endpoint: add `- url: http://HOST:PORT`",
+            );
         }
         for (i, endpoint) in endpoints.iter().enumerate() {
             if endpoints[..i].iter().any(|e| e.name == endpoint.name) {
@@ -90,7 +96,7 @@ fn endpoint(node: &Node, problems: &mut Problems) -> Option<Endpoint> {
     let mut map = node.map(problems)?;
     let given = map.read("name", problems, name);
     let endpoint = map
-        .need("url", problems)
+        .need("url", "http://127.0.0.1:8000", problems)
         .and_then(|node| node.parsed(problems, Endpoint::parse));
     map.finish(problems);
     let mut endpoint = endpoint?;
@@ -160,7 +166,7 @@ pub(super) fn models(
         let Some(mut map) = node.map(problems) else {
             continue;
         };
-        let pool_node = map.need("pool", problems);
+        let pool_node = map.need("pool", "main", problems);
         let pool = pool_node.and_then(|node| node.text(problems));
         let upstream_model = map.text("upstream_model", problems);
         map.finish(problems);

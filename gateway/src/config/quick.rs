@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{
     Admin, Auth, Config, Endpoint, HalfClose, Listen, Logs, MAX_REQUEST_BODY, Pool, RecordsConfig,
-    RecordsFile, Timeouts, Usage,
+    RecordsFile, Timeouts,
 };
 
 /// What `run --upstream` was told.
@@ -47,7 +47,6 @@ impl Config {
             pools: BTreeMap::from([("default".to_owned(), pool)]),
             timeouts: Timeouts::default(),
             routes: Vec::new(),
-            usage: Usage::Observe,
             records: RecordsConfig {
                 file: quick.records.map(RecordsFile::at),
                 hash: quick.hash,

@@ -68,7 +68,7 @@ pub(super) fn records(node: &Node, problems: &mut Problems) -> Option<RecordsCon
 fn file(node: &Node, problems: &mut Problems) -> Option<RecordsFile> {
     let mut map = node.map(problems)?;
     let path = map
-        .need("path", problems)
+        .need("path", "records.jsonl", problems)
         .and_then(|node| node.text(problems));
     let mut file = RecordsFile::at(path.unwrap_or_default().into());
     if let Some(node) = map.get("max_size")

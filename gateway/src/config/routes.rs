@@ -26,7 +26,7 @@ pub(super) fn routes(node: &Node, problems: &mut Problems) -> Vec<ExtraRoute> {
             .one_of("method", problems, &words)
             .unwrap_or(Method::POST);
         let path = map
-            .need("path", problems)
+            .need("path", "/v1/audio/speech", problems)
             .and_then(|node| node.parsed(problems, exact_path));
         map.finish(problems);
         Some(ExtraRoute {

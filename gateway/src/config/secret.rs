@@ -68,8 +68,12 @@ impl SecretRef {
             }
             Self::File(path) => {
                 let path_name = path.display();
-                let value = std::fs::read_to_string(path)
-                    .map_err(|error| format!("cannot read the secret file {path_name}: {error}"))?;
+                let value = std::fs::read_to_string(path).map_err(|error| {
+                    format!(
+                        "cannot read the secret file {path_name}: {error}; \
+                         name a file that the gateway's user can read"
+                    )
+                })?;
                 (format!("the file {path_name}"), value)
             }
         };

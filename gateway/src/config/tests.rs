@@ -85,7 +85,7 @@ fn no_keys_means_no_start_unless_it_is_written_out() {
     insta::assert_snapshot!(without(""), @r#"gw.yaml:1:1: "auth" is missing: give keys, or write `auth: {mode: none}` to let everyone in"#);
     insta::assert_snapshot!(without("auth: {mode: keys, keys: [], secret: 'file:/nonexistent/secret'}\n"), @r"
     gw.yaml:3:7: auth: no keys: make one with `inferscope-gateway keys new --tenant NAME`, or write `mode: none` to let everyone in
-    gw.yaml:3:38: auth.secret: cannot read the secret file /nonexistent/secret: No such file or directory (os error 2)
+    gw.yaml:3:38: auth.secret: cannot read the secret file /nonexistent/secret: No such file or directory (os error 2); name a file that the gateway's user can read
     ");
 }
 
@@ -188,4 +188,37 @@ fn the_shipped_configurations_load() {
             "gateway.yaml"
         ]
     );
+}
+
+#[test]
+fn an_empty_section_is_told_beside_other_faults() {
+    let empty = "version: 2
+listen: []
+auth: {keys: [], secret: oops}
+pools: {p: {endpoints: []}}
+";
+    insta::assert_snapshot!(faults(empty), @r"
+    gw.yaml:1:10: version: expected 1, the only version of this format
+    gw.yaml:2:9: listen: give at least one `- addr: IP:PORT`
+    gw.yaml:3:7: auth: no keys: make one with `inferscope-gateway keys new --tenant NAME`, or write `mode: none` to let everyone in
+    gw.yaml:3:26: auth.secret: a secret is never written here: give env:NAME or file:/path
+    gw.yaml:4:24: pools.p.endpoints: a pool needs an endpoint: add `- url: http://HOST:PORT`
+    ");
+}
+
+#[test]
+fn a_section_of_another_kind_is_one_fault_and_absent_ones_have_examples() {
+    let other =
+        "version: 1\nlisten: 5\nauth: {keys: 5, secret: 'env:CARGO_MANIFEST_DIR'}\npools: {}\n";
+    insta::assert_snapshot!(faults(other), @r#"
+    gw.yaml:2:9: listen: expected a list, found "5"
+    gw.yaml:3:14: auth.keys: expected a list, found "5"
+    gw.yaml:4:8: pools: give at least one pool: `NAME: {endpoints: [...]}`
+    "#);
+    insta::assert_snapshot!(faults("{}"), @r#"
+    gw.yaml:1:1: "version" is missing: add it, such as `version: 1`
+    gw.yaml:1:1: "listen" is missing: add it, such as `listen: [{addr: 127.0.0.1:8080}]`
+    gw.yaml:1:1: "pools" is missing: add it, such as `pools: {main: {endpoints: [{url: http://127.0.0.1:8000}]}}`
+    gw.yaml:1:1: "auth" is missing: give keys, or write `auth: {mode: none}` to let everyone in
+    "#);
 }

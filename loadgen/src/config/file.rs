@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::settings::{ArmSettings, Settings, TimeoutSettings};
 use super::{CONFIG_VERSION, Resolved};
-use crate::cli::run_args::{ARRIVALS, ENDPOINTS, ENGINE_KINDS, GPUS, SALTS, paths};
+use crate::cli::run_args::{ARRIVALS, ENDPOINTS, ENGINE_KINDS, GPUS, PATHS, SALTS};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]
@@ -66,7 +66,7 @@ impl Resolved {
 }
 
 fn top(mut map: Map<'_>, p: &mut Problems) -> Settings {
-    if let Some(node) = map.need("version", p)
+    if let Some(node) = map.need("version", "1", p)
         && node.u64(p).is_some_and(|v| v != CONFIG_VERSION)
     {
         node.complain(p, format!("this version reads version {CONFIG_VERSION}"));
@@ -75,7 +75,7 @@ fn top(mut map: Map<'_>, p: &mut Problems) -> Settings {
         run_id: map.text("run_id", p),
         candidate_id: map.text("candidate_id", p),
         seed: map.u64("seed", p),
-        path: map.one_of("path", p, &paths()),
+        path: map.one_of("path", p, &PATHS),
         gpu: map.one_of("gpu", p, &GPUS),
         slo: map.text("slo", p),
         gateway_records: map.text("gateway_records", p),

@@ -13,12 +13,13 @@ const WINDOW_END: &str = "requests in flight first below target (closed loop), o
 pub const REQUESTS: Definition = Definition {
     symbol: "requests_per_s",
     name: "request throughput",
-    formula: "requests that ended ok inside the window / window",
+    formula: "requests that ended ok inside the window (closed loop), or measured requests that \
+              ended ok (open loop) / window",
     unit: Unit::RequestsPerSecond,
     start: WINDOW,
     end: WINDOW_END,
-    excludes: "answers that ended before or after the window, whatever their phase; failed, \
-               incomplete and dropped requests",
+    excludes: "in a closed loop answers that ended before or after the window, whatever their \
+               phase; in an open loop the warm-up; failed, incomplete and dropped requests",
     source: Source::Client,
 };
 
@@ -26,12 +27,12 @@ pub const REQUESTS: Definition = Definition {
 pub const OUTPUT_TOKENS: Definition = Definition {
     symbol: "output_tokens_per_s",
     name: "output token throughput",
-    formula: "completion_tokens of requests that ended ok inside the window / window",
+    formula: "completion_tokens of the requests counted by requests_per_s / window",
     unit: Unit::TokensPerSecond,
     start: WINDOW,
     end: WINDOW_END,
-    excludes: "answers that ended before or after the window, whatever their phase; null when one \
-               of those in it has no exact token count",
+    excludes: "what requests_per_s excludes; null when one of those counted has no exact token \
+               count",
     source: Source::Client,
 };
 
@@ -39,13 +40,14 @@ pub const OUTPUT_TOKENS: Definition = Definition {
 pub const GOODPUT: Definition = Definition {
     symbol: "goodput.requests_per_s",
     name: "goodput",
-    formula: "requests that ended ok inside the window and within the limits of TTFT, TPOT and E2E \
-              / window",
+    formula: "the requests counted by requests_per_s that lie within the limits of TTFT, TPOT and \
+              E2E / window",
     unit: Unit::RequestsPerSecond,
     start: WINDOW,
     end: WINDOW_END,
     excludes: "a limit is kept when value <= limit, and when it does not apply (TPOT of one \
-               token); a value that is missing for another reason is a miss; zero when the success rate misses its limit; absent without limits",
+               token); a value that is missing for another reason and a late request of an open loop \
+               are misses; zero when the success rate misses its limit; absent without limits",
     source: Source::Client,
 };
 
@@ -57,7 +59,8 @@ pub const GOODPUT_FRACTION: Definition = Definition {
     unit: Unit::Fraction,
     start: "all planned arrivals of the window",
     end: "those within every limit",
-    excludes: "nothing leaves the denominator: failed, incomplete and dropped requests are misses",
+    excludes: "nothing leaves the denominator: failed, incomplete, dropped and (open loop) late \
+               requests are misses",
     source: Source::Client,
 };
 

@@ -1,5 +1,6 @@
 //! The state of an answer while its chunks come in.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::texts::Texts;
@@ -11,8 +12,13 @@ use crate::record::request::EventKind;
 /// output, but the answer never counts as finished and its counts are no longer followed: a broken
 /// engine can't make the state grow.
 const MAX_CHOICES: usize = 1024;
+/// Bytes that are kept of a name: a finish reason, a model, an error's type or code.
+const MAX_NAME: usize = 256;
+/// Bytes that are kept of an error's message.
+const MAX_MESSAGE: usize = 1024;
 
-/// A fold of chunks: what an answer has shown so far. It keeps no text unless asked to.
+/// A fold of chunks: what an answer has shown so far. It keeps no text unless asked to, and of
+/// long names and error messages the beginning.
 ///
 /// ```
 /// use inferscope_shared::openai::{StreamState, chunk};
@@ -76,7 +82,7 @@ impl StreamState {
             Chunk::Delta(delta) => tokens = self.absorb_delta(delta),
             Chunk::Done => self.done = true,
             Chunk::Error(error) => {
-                self.error.get_or_insert_with(|| error.to_static());
+                self.error.get_or_insert_with(|| kept(error));
             }
             Chunk::Unreadable(_) => self.unreadable_events += 1,
         }
@@ -90,7 +96,7 @@ impl StreamState {
     }
 
     fn absorb_delta(&mut self, delta: &Delta<'_>) -> Option<u64> {
-        if let Some(model) = delta.model.as_deref()
+        if let Some(model) = delta.model.as_deref().map(|name| begin(name, MAX_NAME))
             && self.model.as_deref() != Some(model)
         {
             self.model = Some(model.to_owned());
@@ -102,7 +108,7 @@ impl StreamState {
             }
             let finish = self.choices.entry(choice.index).or_default();
             if let Some(reason) = &choice.finish_reason {
-                *finish = Some(reason.to_string());
+                *finish = Some(begin(reason, MAX_NAME).to_owned());
             }
             if let Some(texts) = &mut self.texts {
                 texts.extend(choice);
@@ -177,4 +183,20 @@ impl StreamState {
     pub const fn texts(&self) -> Option<&Texts> {
         self.texts.as_ref()
     }
+}
+
+/// A copy of the error that owns its texts.
+fn kept(error: &ApiError<'_>) -> ApiError<'static> {
+    let name = |text: &Cow<'_, str>| Cow::Owned(begin(text, MAX_NAME).to_owned());
+    ApiError {
+        message: Cow::Owned(begin(&error.message, MAX_MESSAGE).to_owned()),
+        kind: error.kind.as_ref().map(name),
+        code: error.code.as_ref().map(name),
+    }
+}
+
+/// The whole characters within the first `max` bytes.
+fn begin(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rfind(|&at| text.is_char_boundary(at));
+    &text[..end.unwrap_or(0)]
 }

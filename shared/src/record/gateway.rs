@@ -26,7 +26,8 @@ pub struct Header {
     pub boot_id: String,
     /// Version of the gateway.
     pub gateway_version: String,
-    /// Records lost so far by this sink because it was full or failed.
+    /// Records that this sink has lost so far: its queue was full or its file failed, and for the
+    /// ring also those that left it for newer ones.
     pub dropped: u64,
 }
 

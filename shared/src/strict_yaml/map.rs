@@ -21,12 +21,6 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The map as a value, for complaints about it as a whole.
-    #[must_use]
-    pub const fn node(&self) -> &'a Node {
-        self.node
-    }
-
     /// The value of `key`, which is hereby known; `None` when absent or null.
     pub fn get(&mut self, key: &'static str) -> Option<&'a Node> {
         self.known.push(key);
@@ -37,12 +31,17 @@ impl<'a> Map<'a> {
             .filter(|n| !n.is_null())
     }
 
-    /// The value of `key`; its absence is a fault.
-    pub fn need(&mut self, key: &'static str, problems: &mut Problems) -> Option<&'a Node> {
+    /// The value of `key`; its absence is a fault, whose message gives `example` as a value.
+    pub fn need(
+        &mut self,
+        key: &'static str,
+        example: &str,
+        problems: &mut Problems,
+    ) -> Option<&'a Node> {
         let found = self.get(key);
         if found.is_none() {
-            self.node
-                .complain(problems, format!("\"{key}\" is missing"));
+            let message = format!("\"{key}\" is missing: add it, such as `{key}: {example}`");
+            self.node.complain(problems, message);
         }
         found
     }

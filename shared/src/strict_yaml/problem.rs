@@ -53,11 +53,6 @@ impl Problems {
         self.list.len()
     }
 
-    /// Each fault, in order of discovery.
-    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
-        self.list.iter()
-    }
-
     /// `value` when there are no faults.
     ///
     /// # Errors

@@ -62,7 +62,10 @@ fn null_counts_as_absent_and_need_says_what_is_missing() {
     let mut problems = Problems::new("t.yaml");
     let root = parse("a: ~\n", &mut problems).unwrap();
     let mut map = root.map(&mut problems).unwrap();
-    assert!(map.need("a", &mut problems).is_none());
+    assert!(map.need("a", "5", &mut problems).is_none());
     map.finish(&mut problems);
-    assert_eq!(problems.to_string(), "t.yaml:1:1: \"a\" is missing");
+    assert_eq!(
+        problems.to_string(),
+        "t.yaml:1:1: \"a\" is missing: add it, such as `a: 5`"
+    );
 }

@@ -386,3 +386,28 @@ fn more_choices_than_any_engine_allows_never_count_as_finished() {
     assert_eq!(read.state.finish_reasons().count(), 1_024);
     assert!(!read.state.finished());
 }
+
+#[test]
+fn of_long_names_and_messages_only_the_beginning_is_kept() {
+    let long = "\u{e4}x".repeat(500_000);
+    let body = [
+        event(&format!(
+            r#"{{"model":"{long}","choices":[{{"index":0,"finish_reason":"{long}"}}]}}"#
+        )),
+        event(&format!(
+            r#"{{"error":{{"message":"{long}","type":"{long}","code":"{long}"}}}}"#
+        )),
+    ]
+    .concat();
+    let read = read([body]);
+    let error = read.state.error().unwrap();
+    // A character of two bytes lies over the 256th and over the 1,024th byte.
+    let names = [
+        read.state.model(),
+        read.state.finish_reason(),
+        error.kind.as_deref(),
+        error.code.as_deref(),
+    ];
+    assert_eq!(names, [Some(&long[..255]); 4]);
+    assert_eq!(error.message, long[..1_023]);
+}
