@@ -22,6 +22,8 @@ use pages::{AdminPort, MetricsPort};
 
 /// How long the accept loop rests when the process is out of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Longest that one request may take, from waiting for its head to its answer's last byte.
+const REQUEST: Duration = Duration::from_secs(60);
 
 /// Binds both ports, as far as they are configured, and serves them from now on. Returns where
 /// metrics and admin port listen.
@@ -48,7 +50,9 @@ where
     A: ServerApp + Send + Sync + 'static,
 {
     let listener = bind(addr).await?;
-    let bound = listener.local_addr()?;
+    let bound = listener
+        .local_addr()
+        .map_err(|cause| ServeError::Bind { addr, cause })?;
     tokio::spawn(accept(listener, Arc::new(app)));
     Ok(bound)
 }
@@ -79,7 +83,8 @@ where
     let (_never, shutdown) = watch::channel(false);
     let mut next: Option<Stream> = Some(Box::new(L4Stream::from(tcp)));
     while let Some(stream) = next {
-        next = app.process_new(stream, &shutdown).await;
+        let served = app.process_new(stream, &shutdown);
+        next = tokio::time::timeout(REQUEST, served).await.ok().flatten();
     }
 }
 

@@ -90,7 +90,7 @@ kinds! {
         "the request names no model: set `model` in the body";
     /// The request is no HTTP that can be relayed.
     Malformed: "malformed_request", BAD_REQUEST, INVALID, "malformed_request", false,
-        "the request is not well-formed HTTP";
+        "the request is not well-formed HTTP/1.1: check the client, and any proxy before this gateway";
     /// The body can't be used.
     BodyInvalid: "body_invalid", BAD_REQUEST, INVALID, "invalid_body", false,
         "the body cannot be used";
@@ -227,6 +227,14 @@ impl Refusal {
         Kind::Malformed.into()
     }
 
+    /// The body is in a transfer coding that can't be relayed.
+    #[must_use]
+    pub fn transfer_coding() -> Self {
+        let message = "the transfer-encoding is not `chunked` alone: send the body chunked or with \
+                       content-length, and not compressed for the transfer";
+        Self::with(Kind::Malformed, None, message.to_owned())
+    }
+
     /// Head or body came too slowly.
     #[must_use]
     pub fn request_timeout() -> Self {
@@ -246,18 +254,19 @@ impl Refusal {
         Self::with(Kind::BodyTooLarge, None, message)
     }
 
-    /// The body can't be used, and why.
+    /// The body can't be used: why, and what would be right.
     #[must_use]
     pub fn invalid_body(why: &str) -> Self {
         Self::with(Kind::BodyInvalid, None, why.to_owned())
     }
 
-    /// No route has this path.
+    /// No route has this path; `served` are those that there are.
     #[must_use]
-    pub fn route_not_found(path: &str) -> Self {
+    pub fn route_not_found(path: &str, served: &[String]) -> Self {
         let message = format!(
-            "the path {} is not served here: check it, or name it under `routes`",
-            quoted(path)
+            "the path {} is not served here: use one of {}",
+            quoted(path),
+            served.join(", ")
         );
         Self::with(Kind::RouteUnknown, None, message)
     }
@@ -338,82 +347,4 @@ fn quoted(text: &str) -> Cow<'_, str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_kind_has_its_own_label_and_a_status_that_says_no() {
-        for (i, kind) in Kind::ALL.iter().enumerate() {
-            assert_eq!(Kind::of_label(kind.label()), Some(*kind), "{kind:?}");
-            assert!(Kind::ALL[..i].iter().all(|k| k.label() != kind.label()));
-            let status = Refusal::from(*kind).status();
-            assert!(status.is_client_error() || status.is_server_error());
-        }
-    }
-
-    #[test]
-    fn the_table_as_clients_see_it() {
-        let table: Vec<String> = Kind::ALL
-            .iter()
-            .map(|kind| {
-                let row = kind.row();
-                let retry = if row.retryable { " retry" } else { "" };
-                format!(
-                    "{} {} {} {}{retry}",
-                    row.label,
-                    row.status.as_u16(),
-                    row.openai_type,
-                    row.code
-                )
-            })
-            .collect();
-        insta::assert_snapshot!(table.join("\n"));
-    }
-
-    #[test]
-    fn a_body_is_an_openai_error_object() {
-        insta::assert_snapshot!(String::from_utf8_lossy(&Refusal::model_not_found("gpt\"9\n").body()), @r#"{"error":{"code":"model_not_found","message":"the model `gpt\"9\n` does not exist here: GET /v1/models lists what is served","param":"model","type":"invalid_request_error"}}"#);
-    }
-
-    #[test]
-    fn a_long_name_is_not_repeated_in_full() {
-        let body = Refusal::model_not_found(&"ä".repeat(1_000_000)).body();
-        assert!(body.len() < 500, "{}", body.len());
-    }
-
-    #[test]
-    fn a_label_that_nobody_knows_is_our_own_fault() {
-        assert_eq!(Refusal::upstream("reset").status(), StatusCode::BAD_GATEWAY);
-        assert_eq!(
-            Refusal::upstream("first_byte_timeout").status(),
-            StatusCode::GATEWAY_TIMEOUT
-        );
-        assert_eq!(
-            Refusal::upstream("?").status(),
-            StatusCode::INTERNAL_SERVER_ERROR
-        );
-    }
-
-    #[test]
-    fn what_a_client_should_do_next_is_in_the_headers() {
-        let headers = |refusal: Refusal| -> String {
-            refusal
-                .headers()
-                .iter()
-                .map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap()))
-                .collect()
-        };
-        insta::assert_snapshot!(headers(Refusal::draining()), @r"
-        x-should-retry: true
-        retry-after: 1
-        ");
-        insta::assert_snapshot!(headers(Kind::CredentialInvalid.into()), @r#"
-        x-should-retry: false
-        www-authenticate: Bearer realm="inferscope", error="invalid_token"
-        "#);
-        insta::assert_snapshot!(headers(Refusal::method_not_allowed("/v1/models", &Method::GET)), @r"
-        x-should-retry: false
-        allow: GET
-        ");
-    }
-}
+mod tests;

@@ -17,6 +17,9 @@ use prometheus::{IntGauge, Registry, TextEncoder};
 use declared::Declared;
 use labels::{Direction, OTHER, Phase, Sink, TokenKind};
 
+/// No request has more tokens than this, whatever its engine says.
+const MAX_TOKENS: u64 = 1_000_000_000;
+
 /// The registry and what feeds it.
 #[derive(Debug)]
 pub struct Metrics {
@@ -119,7 +122,7 @@ impl Metrics {
             all.ttft_seconds
                 .with_label_values(&[model])
                 .observe(seconds(first));
-            if let (Some(last), Some(tokens @ 2..)) =
+            if let (Some(last), Some(tokens @ 2..=MAX_TOKENS)) =
                 (record.t_last_output_ns, record.usage.completion_tokens)
             {
                 all.tpot_seconds
@@ -193,7 +196,8 @@ impl Metrics {
             (TokenKind::Completion, record.usage.completion_tokens),
             (TokenKind::Cached, record.usage.cached_tokens),
         ] {
-            if let Some(tokens) = tokens {
+            // A count beyond all sense would spoil the sum for good, or be more than it can hold.
+            if let Some(tokens @ ..=MAX_TOKENS) = tokens {
                 all.tokens_total
                     .with_label_values(&[kind.label(), model])
                     .inc_by(tokens);

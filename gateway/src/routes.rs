@@ -91,7 +91,7 @@ impl Routes {
             other = Some(allowed);
         }
         Err(other.map_or_else(
-            || Refusal::route_not_found(path),
+            || Refusal::route_not_found(path, &self.paths()),
             |allowed| Refusal::method_not_allowed(path, allowed),
         ))
     }

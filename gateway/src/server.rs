@@ -6,6 +6,8 @@
 //! signal cuts at once. Metrics and admin ports answer until the end.
 
 mod data;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::net::TcpListener;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -27,8 +29,12 @@ use crate::routes::Routes;
 use crate::routing::Router;
 pub use data::DataPorts;
 
+/// What tells one boot of the host from the next.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// How long what was cut may take to say so.
 const CUT: Duration = Duration::from_secs(2);
+/// How long the runtime may take to drop what did not.
+const DROP: Duration = Duration::from_secs(1);
 
 /// Where the process is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,10 +75,20 @@ impl Services {
     /// The records can't be written where it says.
     pub fn new(config: Arc<Config>, phase: watch::Receiver<Phase>) -> Result<Self, ServeError> {
         let routes = Routes::new(&config.routes);
-        let metrics = Metrics::new(config.models.keys().cloned(), routes.paths())
-            .map_err(io::Error::other)?;
+        let metrics =
+            Metrics::new(config.models.keys().cloned(), routes.paths()).map_err(|cause| {
+                ServeError::Start {
+                    what: "declare the metrics",
+                    cause: io::Error::other(cause),
+                    remedy: "this is a fault of the gateway, please report it",
+                }
+            })?;
         let metrics = Arc::new(metrics);
-        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let boot_id = std::fs::read_to_string(BOOT_ID).map_err(|cause| ServeError::Start {
+            what: "read /proc/sys/kernel/random/boot_id",
+            cause,
+            remedy: "mount /proc",
+        })?;
         let boot_id = boot_id.trim().to_owned();
         let records = Records::start(&config.records, &boot_id, &metrics)?;
         Ok(Self {
@@ -108,9 +124,16 @@ pub enum ServeError {
     /// Records can't be written.
     #[error(transparent)]
     Records(#[from] RecordsError),
-    /// The runtime, a signal handler or standard output failed.
-    #[error("cannot start: {0}")]
-    Start(#[from] io::Error),
+    /// The process lacks what it needs from the system.
+    #[error("cannot {what}: {cause}; {remedy}")]
+    Start {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        cause: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
 }
 
 /// Binds `addr`.
@@ -124,7 +147,7 @@ pub async fn bind(addr: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 /// The line that says where everything listens.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Ready {
     ready: bool,
     data: Vec<SocketAddr>,
@@ -138,25 +161,48 @@ struct Ready {
 /// Why it could not begin to.
 pub fn run(config: Config) -> Result<(), ServeError> {
     raise_descriptor_limit();
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(config));
-    // What was cut and did not say so in time is dropped here, and settles as it goes.
-    runtime.shutdown_timeout(Duration::from_millis(100));
-    result
+    let runtime = Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|cause| ServeError::Start {
+            what: "start the worker threads",
+            cause,
+            remedy: "raise the limits of threads and open files (ulimit -u and -n)",
+        })?;
+    let served = runtime.block_on(serve(config));
+    // On a failure nothing was served, and there is nothing to write.
+    let records = served?;
+    end(runtime, &records);
+    Ok(())
 }
 
-async fn serve(config: Config) -> Result<(), ServeError> {
-    let mut stop = Stop::new()?;
+/// Ends what still runs, then the records. In this order, for an exchange that was cut and did
+/// not say so in time is dropped with the runtime, and settles as it goes.
+fn end(runtime: Runtime, records: &Records) {
+    runtime.shutdown_timeout(DROP);
+    records.close();
+}
+
+/// Serves until a signal ends it; gives back where the last records will go.
+async fn serve(config: Config) -> Result<Arc<Records>, ServeError> {
+    let mut stop = Stop::new().map_err(|cause| ServeError::Start {
+        what: "catch the signals that stop the process",
+        cause,
+        remedy: "raise the limit of open files (ulimit -n)",
+    })?;
     let (phase, watched) = watch::channel(Phase::Serving);
     let services = Arc::new(Services::new(Arc::new(config), watched)?);
     let data = DataPorts::bind(services.clone()).await?;
     let (metrics, admin) = crate::admin::serve(&services).await?;
-    announce(&Ready {
+    let ready = Ready {
         ready: true,
         data: data.addresses(),
         metrics,
         admin,
-    })?;
+    };
+    if let Err(error) = announce(&ready) {
+        tracing::warn!(%error, ?ready, "the ready line cannot be written to standard output");
+    }
     let mut serving = tokio::spawn(data.serve());
 
     let signal = stop.wait().await;
@@ -173,8 +219,7 @@ async fn serve(config: Config) -> Result<(), ServeError> {
         let _ = phase.send(Phase::Cut);
         let _ = tokio::time::timeout(CUT, &mut serving).await;
     }
-    services.records.close().await;
-    Ok(())
+    Ok(Arc::clone(&services.records))
 }
 
 /// A stream needs two descriptors, and the usual soft limit of 1024 is there for programs that

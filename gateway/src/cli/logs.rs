@@ -1,7 +1,7 @@
 //! The gateway's own log, on standard error.
 //!
-//! The configured level holds for our own crates. What lies below us logs errors only, at any
-//! level: at finer ones the HTTP framework prints request heads, and with them credentials.
+//! The configured level holds for the gateway itself. Libraries below us log errors only, and the
+//! HTTP framework nothing: it prints request heads, and with them credentials, even at that level.
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -15,9 +15,12 @@ pub(super) fn init(logs: &Logs) {
     let level = logs.level.parse().unwrap_or(LevelFilter::INFO);
     let filter = Targets::new()
         .with_default(LevelFilter::ERROR)
-        .with_target("inferscope_gateway", level)
-        .with_target("inferscope_shared", level);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        .with_target("pingora", LevelFilter::OFF)
+        .with_target("inferscope_gateway", level);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        // They would go to standard error as well, and its being closed must end nothing.
+        .log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(filter);
     let started = match logs.format {
         LogFormat::Json => registry.with(lines.json()).try_init(),

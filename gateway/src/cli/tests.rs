@@ -98,6 +98,10 @@ fn faults_of_the_configuration_exit_with_2_and_failures_with_1() {
         cause: io::ErrorKind::AddrInUse.into(),
     };
     assert_eq!(Failure::Serve(bind).code(), 2);
-    let start = ServeError::Start(io::ErrorKind::Other.into());
+    let start = ServeError::Start {
+        what: "start the worker threads",
+        cause: io::ErrorKind::WouldBlock.into(),
+        remedy: "raise the limits",
+    };
     assert_eq!(Failure::Serve(start).code(), 1);
 }

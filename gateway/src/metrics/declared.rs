@@ -133,7 +133,7 @@ metrics! {
     bytes_total: IntCounterVec, ["direction"], &[],
         "Decoded body bytes: in = from clients, out = written to clients. Not counted: heads, chunk framing.";
     tokens_total: IntCounterVec, ["kind", "model"], &[],
-        "Tokens as the engine reported them; cached ones are in prompt too. Not counted: answers without a usage report.";
+        "Tokens as the engine reported them; cached ones are in prompt too. Not counted: answers without a usage report, and counts beyond a thousand million.";
     upstream_retries_total: IntCounter, [], &[],
         "Attempts towards engines after the first of a request.";
     extraction_partial_total: IntCounter, [], &[],

@@ -83,6 +83,18 @@ fn one_record_feeds_every_metric_once() {
 }
 
 #[test]
+fn absurd_token_counts_are_left_out() {
+    let metrics = metrics();
+    let mut absurd = record();
+    absurd.usage.prompt_tokens = Some(u64::MAX);
+    absurd.usage.completion_tokens = Some(MAX_TOKENS + 1);
+    metrics.settled(&absurd);
+    metrics.settled(&absurd);
+    assert!(lines(&metrics, "tokens_total").is_empty());
+    assert!(lines(&metrics, "tpot_seconds").is_empty());
+}
+
+#[test]
 fn a_gauge_comes_back_to_zero() {
     let metrics = metrics();
     let stream = metrics.open_stream();

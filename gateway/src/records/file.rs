@@ -3,8 +3,8 @@
 //! A file begins with a header line and holds records of one process; one that is found at the
 //! start is rotated first. Rotated files are `PATH.<UTC time>.zst`; the newest `keep` of them stay.
 //! A write that fails (disk full) drops its lines, cuts the file back to its last whole line and
-//! counts them; the next write tries again. A file that somebody else renamed or removed is noticed within a second
-//! and made anew, which is all that external rotation needs.
+//! counts them; the next write tries again. A file that somebody else renamed or removed is
+//! noticed within a second and made anew, which is all that external rotation needs.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -94,10 +94,11 @@ impl RecordFile {
             rotate(&self.settings)?;
             self.reopen()?;
         }
-        let mut text = Vec::with_capacity(size + 256);
-        if self.length == 0 {
-            text = super::header(&self.boot_id, self.drops.get());
-        }
+        let mut text = match self.length {
+            0 => super::header(&self.boot_id, self.drops.get()),
+            _ => Vec::new(),
+        };
+        text.reserve(size);
         for line in lines {
             text.extend_from_slice(line);
         }
@@ -158,11 +159,12 @@ fn rotate(settings: &RecordsFile) -> io::Result<()> {
     let at = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ");
     let moved = with_suffix(path, &format!(".{at}"));
     fs::rename(path, &moved)?;
-    // From here on the new file can be made; what fails below leaves an uncompressed old one.
+    // From here on the new file can be made; what fails below leaves old ones as they are.
     if let Err(error) = compress(&moved) {
         tracing::warn!(%error, file = %moved.display(), "a rotated record file stays uncompressed");
     }
-    remove_oldest(settings)
+    remove_oldest(settings);
+    Ok(())
 }
 
 fn compress(path: &Path) -> io::Result<()> {
@@ -179,11 +181,18 @@ fn compress(path: &Path) -> io::Result<()> {
     }
 }
 
-fn remove_oldest(settings: &RecordsFile) -> io::Result<()> {
-    let mut rotated = rotated(&settings.path)?;
+fn remove_oldest(settings: &RecordsFile) {
+    let mut rotated = rotated(&settings.path).unwrap_or_else(|error| {
+        tracing::warn!(%error, path = %settings.path.display(), "old record files are not found");
+        Vec::new()
+    });
     rotated.sort();
     let surplus = rotated.len().saturating_sub(settings.keep);
-    rotated.iter().take(surplus).try_for_each(fs::remove_file)
+    for old in &rotated[..surplus] {
+        if let Err(error) = fs::remove_file(old) {
+            tracing::warn!(%error, file = %old.display(), "an old record file stays beyond `keep`");
+        }
+    }
 }
 
 /// Rotated files beside `path`; their names sort by time.

@@ -53,16 +53,15 @@ impl Ring {
         }
     }
 
-    /// Appends the lines whose id begins with `prefix`, or all lines, oldest first.
-    pub(super) fn copy(&self, prefix: Option<&str>, to: &mut Vec<u8>) {
+    /// The lines whose id begins with `prefix`, or all lines, oldest first; handles, not copies.
+    pub(super) fn lines(&self, prefix: Option<&str>) -> Vec<Bytes> {
         let wanted = |entry: &&Entry| match (prefix, &entry.client_request_id) {
             (None, _) => true,
             (Some(prefix), Some(id)) => id.starts_with(prefix),
             (Some(_), None) => false,
         };
-        for entry in self.entries.iter().filter(wanted) {
-            to.extend_from_slice(&entry.line);
-        }
+        let wanted = self.entries.iter().filter(wanted);
+        wanted.map(|entry| entry.line.clone()).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -91,9 +90,7 @@ mod tests {
         for (id, line) in [("a", "1\n"), ("b", "2\n"), ("c", "3\n"), ("d", "4\n")] {
             ring.push(Some(id), Bytes::from(line));
         }
-        let mut lines = Vec::new();
-        ring.copy(None, &mut lines);
-        assert_eq!(lines, b"2\n3\n4\n");
+        assert_eq!(ring.lines(None), ["2\n", "3\n", "4\n"]);
         ring.push(None, Bytes::from("long one\n"));
         assert_eq!((ring.len(), ring.bytes(), ring.evicted()), (1, 9, 4));
         ring.push(None, Bytes::from("longer than all\n"));

@@ -2,6 +2,8 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::config::{RecordsFile, RecordsRing};
 use crate::metrics::sample_record;
@@ -65,7 +67,7 @@ fn a_query_finds_what_was_submitted_before_it() {
     assert_eq!(ids(&records.query(None)).len(), 3);
     assert!(ids(&records.query(Some("run3"))).is_empty());
     assert_eq!(records.status().in_ring, 3);
-    records.end()();
+    records.close();
     records.submit(named("late"));
     assert_eq!(records.status().ring_dropped, 1);
 }
@@ -77,7 +79,7 @@ fn a_file_has_its_header_first_and_an_earlier_one_is_rotated() {
     for run in ["one", "two"] {
         let (records, _) = start(Some(RecordsFile::at(path.clone())));
         records.submit(named(run));
-        records.end()();
+        records.close();
         assert_eq!(ids(&fs::read(&path).unwrap()), [run]);
     }
     let names = names(directory.path());
@@ -118,13 +120,33 @@ fn a_full_file_is_rotated_and_only_the_newest_are_kept() {
 }
 
 #[test]
+fn an_old_file_that_cannot_be_removed_stops_neither_start_nor_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("records.jsonl");
+    // Named like a rotated file, and no file.
+    fs::create_dir(directory.path().join("records.jsonl.20200101T000000.0Z")).unwrap();
+    let settings = RecordsFile {
+        keep: 1,
+        ..RecordsFile::at(path.clone())
+    };
+    for run in ["one", "two", "three"] {
+        let (records, _) = start(Some(settings.clone()));
+        records.submit(named(run));
+        records.close();
+        assert_eq!(records.status().file_dropped, Some(0));
+        assert_eq!(ids(&fs::read(&path).unwrap()), [run]);
+    }
+    assert_eq!(names(directory.path()).len(), 3, "one rotated file is kept");
+}
+
+#[test]
 fn o07_a_full_disk_drops_records_and_nothing_else() {
     let (records, metrics) = start(Some(RecordsFile::at("/dev/full".into())));
     for i in 0..10 {
         records.submit(named(&format!("r{i}")));
     }
     assert_eq!(ids(&records.query(None)).len(), 10, "the ring has them all");
-    records.end()();
+    records.close();
     assert_eq!(records.status().file_dropped, Some(10));
     assert_eq!(dropped(&metrics, "file"), Some(10));
     assert_eq!(dropped(&metrics, "ring"), None);

@@ -1,0 +1,83 @@
+use super::*;
+
+#[test]
+fn each_kind_has_its_own_label_and_a_status_that_says_no() {
+    for (i, kind) in Kind::ALL.iter().enumerate() {
+        assert_eq!(Kind::of_label(kind.label()), Some(*kind), "{kind:?}");
+        assert!(Kind::ALL[..i].iter().all(|k| k.label() != kind.label()));
+        let status = Refusal::from(*kind).status();
+        assert!(status.is_client_error() || status.is_server_error());
+    }
+}
+
+#[test]
+fn the_table_as_clients_see_it() {
+    let table: Vec<String> = Kind::ALL
+        .iter()
+        .map(|kind| {
+            let row = kind.row();
+            let retry = if row.retryable { " retry" } else { "" };
+            format!(
+                "{} {} {} {}{retry}",
+                row.label,
+                row.status.as_u16(),
+                row.openai_type,
+                row.code
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(table.join("\n"));
+}
+
+#[test]
+fn a_body_is_an_openai_error_object() {
+    insta::assert_snapshot!(String::from_utf8_lossy(&Refusal::model_not_found("gpt\"9\n").body()), @r#"{"error":{"code":"model_not_found","message":"the model `gpt\"9\n` does not exist here: GET /v1/models lists what is served","param":"model","type":"invalid_request_error"}}"#);
+}
+
+#[test]
+fn an_unknown_path_is_told_with_those_that_there_are() {
+    let served = ["/v1/completions".to_owned(), "/v1/models".to_owned()];
+    insta::assert_snapshot!(Refusal::route_not_found("/v1/x", &served).message, @"the path /v1/x is not served here: use one of /v1/completions, /v1/models");
+}
+
+#[test]
+fn a_long_name_is_not_repeated_in_full() {
+    let body = Refusal::model_not_found(&"ä".repeat(1_000_000)).body();
+    assert!(body.len() < 500, "{}", body.len());
+}
+
+#[test]
+fn a_label_that_nobody_knows_is_our_own_fault() {
+    assert_eq!(Refusal::upstream("reset").status(), StatusCode::BAD_GATEWAY);
+    assert_eq!(
+        Refusal::upstream("first_byte_timeout").status(),
+        StatusCode::GATEWAY_TIMEOUT
+    );
+    assert_eq!(
+        Refusal::upstream("?").status(),
+        StatusCode::INTERNAL_SERVER_ERROR
+    );
+}
+
+#[test]
+fn what_a_client_should_do_next_is_in_the_headers() {
+    let headers = |refusal: Refusal| -> String {
+        refusal
+            .headers()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap()))
+            .collect()
+    };
+    insta::assert_snapshot!(headers(Refusal::draining()), @r"
+    x-should-retry: true
+    retry-after: 1
+    ");
+    insta::assert_snapshot!(headers(Kind::CredentialInvalid.into()), @r#"
+    x-should-retry: false
+    www-authenticate: Bearer realm="inferscope", error="invalid_token"
+    "#);
+    insta::assert_snapshot!(headers(Refusal::method_not_allowed("/v1/models", &Method::GET)), @r"
+    x-should-retry: false
+    allow: GET
+    ");
+}
