@@ -79,7 +79,7 @@ async fn a_client_of_http_1_0_gets_no_chunks_and_the_close_ends_its_stream() {
     assert_eq!(status, 200);
     assert!(!head.to_lowercase().contains("transfer-encoding"), "{head}");
     let expected = format!("{}{}data: [DONE]\n\n", event("a"), event("b"));
-    assert_eq!(client.to_the_end().await, expected.as_bytes());
+    assert_eq!(client.remainder().await, expected.as_bytes());
     let record = gateway.record().await;
     assert_eq!(record.outcome, Outcome::Ok);
     assert_eq!(record.bytes_out, expected.len() as u64);

@@ -193,7 +193,7 @@ impl Client {
     }
 
     /// Everything until the gateway closes.
-    pub async fn to_the_end(&mut self) -> Vec<u8> {
+    pub async fn remainder(&mut self) -> Vec<u8> {
         while self.more().await {}
         std::mem::take(&mut self.pending)
     }

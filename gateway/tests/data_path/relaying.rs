@@ -146,3 +146,22 @@ async fn a_body_that_is_no_plain_event_stream_is_not_written_into() {
         assert_eq!(record.error_kind.as_deref(), Some("truncated"));
     }
 }
+
+#[tokio::test]
+async fn nothing_is_written_into_a_chunk_that_is_half_sent() {
+    let piece = event(&"x".repeat(64 * 1024));
+    let mut script = vec![stream_head()];
+    script.extend(std::iter::repeat_n(chunk(&piece), 400));
+    let engine = Engine::start(vec![script]).await;
+    let gateway = Gateway::start(&engine, "timeouts: {total: 500ms}\n").await;
+    let mut client = Client::connect(&gateway).await;
+    client.ask(ASK, "").await;
+    client.head().await;
+    // The client reads on soon after the limit, in time for a last word.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let rest = client.remainder().await;
+    assert!(!rest.windows(8).any(|bytes| bytes == b"\"error\":"));
+    let record = gateway.record().await;
+    assert_eq!(record.error_kind.as_deref(), Some("total_timeout"));
+    assert!(record.bytes_out > 0 && record.write_blocked_ns > 0);
+}
