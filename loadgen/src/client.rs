@@ -6,6 +6,7 @@
 //! - [`exchange`]: send one request and collect bytes and stamps; nothing is interpreted there
 //!   but the end mark, so that work on one stream delays the others as little as possible.
 //! - [`fold`]: what the collected bytes mean, off the measuring thread.
+//! - [`open_files`]: how many connections this process may have.
 //! - [`simple`]: small requests outside of any measurement.
 //!
 //! All stamps are CLOCK_MONOTONIC. A connection and the body it carries are polled in one task:
@@ -15,5 +16,6 @@ pub mod connection;
 pub mod exchange;
 pub mod fold;
 pub mod io;
+pub mod open_files;
 pub mod simple;
 pub mod target;

@@ -29,9 +29,9 @@ use crate::client::connection::{Connection, Pool};
 use crate::client::exchange::{self, Cut, Exchange, Limits};
 use crate::client::target::Target;
 use crate::config::Resolved;
-use crate::plan::body::Prepared;
+use crate::plan::body::{self, Prepared};
 use crate::plan::{Plan, Point};
-use health::{Health, Issue};
+use health::{Found, Health, Issue};
 
 /// How long a peer gets to close a connection after its answer, before it counts as kept.
 const SETTLE: Duration = Duration::from_millis(10);
@@ -74,6 +74,8 @@ pub struct Arm {
 pub struct PointEnd {
     /// Why it stopped issuing.
     pub stop_reason: StopReason,
+    /// Measured arrivals that have a record, sent or not.
+    pub planned: u64,
     /// Its first instant.
     pub start: MonoNs,
     /// Its last instant, drain included.
@@ -92,6 +94,8 @@ pub(crate) struct Running {
     connect_limit: Duration,
     health: Health,
     cut: watch::Sender<Cut>,
+    /// Measured arrivals dealt with.
+    measured: AtomicU64,
     /// First measured dispatch; zero = not yet.
     measured_from: AtomicU64,
 }
@@ -120,6 +124,7 @@ impl Running {
             connect_limit: pool.connect_limit(),
             health: Health::default(),
             cut: watch::channel(Cut::No).0,
+            measured: AtomicU64::new(0),
             measured_from: AtomicU64::new(0),
         })
     }
@@ -135,11 +140,24 @@ impl Running {
         (from != 0).then(|| MonoNs(from).plus(duration))
     }
 
+    /// Counts a request as in flight, from before its task is there until it has its record.
+    fn take_up(self: &Arc<Self>, index: usize, intended: MonoNs) -> InFlight {
+        self.session
+            .gauges
+            .in_flight
+            .fetch_add(1, Ordering::Relaxed);
+        InFlight {
+            running: Arc::clone(self),
+            index,
+            intended,
+            taken: MonoNs::now(),
+            recorded: false,
+        }
+    }
+
     /// Sends one request, hands what came of it to the sink, and keeps the connection.
-    async fn send(&self, job: Prepared, intended: MonoNs) {
+    async fn send(&self, job: Prepared, in_flight: InFlight) {
         let arrival = &self.point().arrivals[job.index];
-        let gauges = &self.session.gauges;
-        gauges.in_flight.fetch_add(1, Ordering::Relaxed);
         let dispatched = MonoNs::now();
         if arrival.phase == Phase::Measure && self.measured_from.load(Ordering::Relaxed) == 0 {
             self.measured_from.store(dispatched.0, Ordering::Relaxed);
@@ -156,21 +174,7 @@ impl Running {
             }
             Err(error) => (Exchange::unconnected(dispatched, &error), None),
         };
-        let went_well = self.health.note(&exchange);
-        gauges.in_flight.fetch_sub(1, Ordering::Relaxed);
-        gauges.settled.fetch_add(1, Ordering::Relaxed);
-        gauges
-            .failed
-            .fetch_add(u64::from(!went_well), Ordering::Relaxed);
-        self.session.sink.finished(Finished {
-            point: self.index,
-            arrival: job.index,
-            request_id: job.request_id,
-            traceparent: job.traceparent,
-            intended,
-            dispatched,
-            exchange: Box::new(exchange),
-        });
+        in_flight.record(job.request_id, job.traceparent, dispatched, exchange);
         if let Some(connection) = connection {
             self.keep(connection).await;
         }
@@ -192,10 +196,35 @@ impl Running {
         }
     }
 
+    /// Counts an arrival that has its record.
+    fn settle(&self, index: usize, went_well: bool) {
+        let gauges = &self.session.gauges;
+        gauges.settled.fetch_add(1, Ordering::Relaxed);
+        gauges
+            .failed
+            .fetch_add(u64::from(!went_well), Ordering::Relaxed);
+        if self.point().arrivals[index].phase == Phase::Measure {
+            self.measured.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Records the arrivals that nobody took up, if `stop` says that they are owed.
+    fn drop_rest(&self, jobs: &feed::Jobs, stop: StopReason, at: impl Fn(usize) -> Option<MonoNs>) {
+        let why = match stop {
+            StopReason::EngineGone => "engine_gone",
+            StopReason::Interrupted => "interrupted",
+            StopReason::Duration => "duration",
+            // The thread that builds requests ended before its plan did.
+            StopReason::Requests | StopReason::PoolExhausted => "not_built",
+        };
+        for index in jobs.rest() {
+            self.drop_arrival(index, at(index), why);
+        }
+    }
+
     /// Records an arrival that is never sent.
     fn drop_arrival(&self, index: usize, intended: Option<MonoNs>, reason: &'static str) {
-        self.session.gauges.settled.fetch_add(1, Ordering::Relaxed);
-        self.session.gauges.failed.fetch_add(1, Ordering::Relaxed);
+        self.settle(index, false);
         self.session
             .sink
             .dropped(self.index, index, intended, reason);
@@ -208,6 +237,7 @@ impl Running {
         let mut interrupt = self.session.interrupt.clone();
         let mut suspicions = self.health.suspicions();
         let mut interrupted = false;
+        let mut drained = false;
         loop {
             tokio::select! {
                 stop = &mut work => return if interrupted { StopReason::Interrupted } else { stop },
@@ -219,10 +249,11 @@ impl Running {
                 Ok(()) = suspicions.changed() => {
                     tokio::spawn(Arc::clone(self).settle_suspicion());
                 }
-                () = self.drain_is_over() => {
+                () = self.drain_is_over(), if !drained => {
+                    drained = true;
+                    // Whoever is held back must not begin once the others are cut.
+                    self.health.set(Issue::Stop(StopReason::Duration));
                     self.cut.send_replace(Cut::RunEnd);
-                    // Nothing more to wait for but the requests that were cut.
-                    return work.await;
                 }
             }
         }
@@ -230,9 +261,9 @@ impl Running {
 
     /// Asks whether the engine is still there, beside everything else that goes on.
     async fn settle_suspicion(self: Arc<Self>) {
-        match self.arm.probe.is_alive().await {
-            Ok(()) => self.health.cleared(),
-            Err(_) => self.health.set(Issue::Stop(StopReason::EngineGone)),
+        match self.arm.probe.ask().await {
+            Found::Gone(_) => self.health.set(Issue::Stop(StopReason::EngineGone)),
+            Found::Alive | Found::Unclear(_) => self.health.cleared(),
         }
     }
 
@@ -253,6 +284,73 @@ impl Running {
     }
 }
 
+/// A request that was taken up. Whatever becomes of its task, dropping this leaves a record.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    running: Arc<Running>,
+    index: usize,
+    intended: MonoNs,
+    taken: MonoNs,
+    recorded: bool,
+}
+
+impl InFlight {
+    /// Hands over what came of the request; it is in flight no longer.
+    fn record(
+        mut self,
+        request_id: String,
+        traceparent: String,
+        dispatched: MonoNs,
+        exchange: Exchange,
+    ) {
+        self.hand_over(request_id, traceparent, dispatched, exchange);
+    }
+
+    fn hand_over(
+        &mut self,
+        request_id: String,
+        traceparent: String,
+        dispatched: MonoNs,
+        exchange: Exchange,
+    ) {
+        self.recorded = true;
+        let running = &self.running;
+        let went_well = running.health.note(&exchange);
+        running.settle(self.index, went_well);
+        running.session.sink.finished(Finished {
+            point: running.index,
+            arrival: self.index,
+            request_id,
+            traceparent,
+            intended: self.intended,
+            dispatched,
+            exchange: Box::new(exchange),
+        });
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if !self.recorded {
+            let seq = self.running.point().arrivals[self.index].seq;
+            let config = &self.running.session.config;
+            let id = body::request_id(&config.run_id, &self.running.point().id, seq);
+            let traceparent = body::traceparent(&id);
+            let exchange = Exchange::broken_off(
+                "client_panic",
+                "the task of this request failed; report it with the text on standard error"
+                    .to_owned(),
+            );
+            self.hand_over(id, traceparent, self.taken, exchange);
+        }
+        self.running
+            .session
+            .gauges
+            .in_flight
+            .fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Runs one point to its end.
 pub async fn run_point(
     session: &Arc<Session>,
@@ -270,6 +368,7 @@ pub async fn run_point(
     };
     PointEnd {
         stop_reason,
+        planned: running.measured.load(Ordering::Relaxed),
         start,
         end: MonoNs::now(),
     }
@@ -279,3 +378,6 @@ pub async fn run_point(
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser};
-use loadgen::analysis;
+use loadgen::analysis::{self, AnalysisError};
 use loadgen::artifacts::layout::RunDir;
 use loadgen::cli::run_args::RunArgs;
 use loadgen::cli::{Cli, Command, OfRun};
+use loadgen::client::open_files;
 use loadgen::config::file;
-use loadgen::run::{self, RunError};
+use loadgen::config::settings::Settings;
+use loadgen::run::{self, Done, RunError};
 use loadgen::show::{self, Shown};
 
 fn main() -> ExitCode {
@@ -38,10 +40,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
-            let code = match e.downcast_ref::<RunError>() {
-                Some(RunError::Usage(_)) => 2,
-                _ => 1,
-            };
+            let code = if is_usage(&e) { 2 } else { 1 };
             for line in format!("{e:#}").lines() {
                 eprintln!("loadgen: {line}");
             }
@@ -50,15 +49,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether what was asked for, not the asking, is at fault.
+fn is_usage(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(RunError::Usage(_)))
+        || matches!(
+            error.downcast_ref(),
+            Some(AnalysisError::NoSuchRequest { .. })
+        )
+}
+
 fn prepare(args: &RunArgs) -> anyhow::Result<(tokio::runtime::Runtime, run::Prepared)> {
-    let flags = args.settings();
-    let settings = match &args.config {
-        Some(path) => {
-            let file = file::read(path).map_err(|e| RunError::Usage(e.to_string()))?;
-            flags.over(file)
-        }
-        None => flags,
+    let file = match &args.config {
+        Some(path) => file::read(path).map_err(|e| RunError::Usage(e.to_string()))?,
+        None => Settings::default(),
     };
+    let settings = args.settings_over(file);
+    open_files::raise();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -75,6 +81,16 @@ fn plan(args: &RunArgs) -> anyhow::Result<u8> {
 fn measure(args: &RunArgs) -> anyhow::Result<u8> {
     let (runtime, prepared) = prepare(args)?;
     let done = runtime.block_on(run::drive(prepared))?;
+    let json = args.json;
+    // The runtime stays polled meanwhile, so that a signal ends the process.
+    runtime.block_on(async {
+        let judged = tokio::task::spawn_blocking(move || judge(&done, json));
+        judged.await.context("analysis")?
+    })
+}
+
+/// Analyses a run that was driven, and writes and prints what follows.
+fn judge(done: &Done, json: bool) -> anyhow::Result<u8> {
     if let Some(e) = &done.disk_error {
         eprintln!(
             "loadgen: {}: {e}; what follows is from what could be written",
@@ -84,14 +100,14 @@ fn measure(args: &RunArgs) -> anyhow::Result<u8> {
     let analysis = analysis::analyze(&done.run)
         .with_context(|| format!("run {}: raw files are kept", done.run.run_id()))?;
     let published = analysis::publish(&done.run, &analysis);
-    let shown = show::summary(&analysis, args.json);
+    let shown = show::summary(&analysis, json);
     say(shown.text.as_bytes())?;
     let report = published?;
     run::refresh_inventory(&done.run)?;
-    if !args.json {
+    if !json {
         say(format!("report: {}\n", report.display()).as_bytes())?;
     }
-    Ok(match (done.interrupted, done.disk_error) {
+    Ok(match (done.interrupted, &done.disk_error) {
         (Some(signal), _) => signal.exit_code(),
         (None, Some(_)) => 1,
         (None, None) => shown.exit_code,

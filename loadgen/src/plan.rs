@@ -5,8 +5,10 @@
 //! and hashed before anything is driven. Arms of one block share their schedule; their prompts
 //! are as [`crate::config::Salt`] says. Offsets are nanoseconds from the point's start.
 //!
-//! The surprise: a closed loop that only time limits has no known number of requests, so its plan
-//! is a pool that is larger than what it can use, and arrivals not reached are not "planned".
+//! The surprise: a closed loop that time limits has no known number of requests, so its plan is
+//! what it may use at most, and arrivals not reached in time are not "planned". Where only time
+//! limits it, that is a pool of [`MAX_POOL`] requests at most; a point that uses it up before its
+//! time says so (`pool_exhausted`).
 
 pub mod arrivals;
 pub mod body;
@@ -24,8 +26,8 @@ use crate::config::{Arrival as Process, Load, LoadValue, Resolved, Salt};
 use prompts::Vocabulary;
 use workload::Workload;
 
-/// Arrivals in the pool of a closed loop that only time limits.
-const MAX_POOL: u64 = 100_000;
+/// Arrivals in the pool of a closed loop that only time limits, at most.
+pub const MAX_POOL: u64 = 100_000;
 
 /// All points of a run, in the order in which they run.
 #[derive(Debug)]
@@ -333,7 +335,10 @@ fn schedule(
             // No server answers faster than 5 ms on average, or the pool's end stops the point.
             ((slots * seconds / 0.005) as u64).clamp(1, MAX_POOL)
         });
-        return vec![None; usize::try_from(measured + settings.warmup).unwrap_or(usize::MAX)];
+        return vec![
+            None;
+            usize::try_from(measured.saturating_add(settings.warmup)).unwrap_or(usize::MAX)
+        ];
     }
     let seed = Sha256::digest(format!("arrivals {} {block}", config.seed).as_bytes()).into();
     let offsets: Box<dyn Iterator<Item = u64>> = match (settings.arrival, workload) {

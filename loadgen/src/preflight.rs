@@ -12,9 +12,10 @@ use thiserror::Error;
 
 use crate::artifacts::layout::RunDir;
 use crate::artifacts::manifest::ManifestEngine;
+use crate::client::open_files;
 use crate::client::simple::{self, Answer};
 use crate::client::target::Target;
-use crate::config::{Arm, EngineKind, Resolved, rules};
+use crate::config::{Arm, Arrival, EngineKind, Resolved, rules};
 use crate::records::Source;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -49,6 +50,7 @@ pub struct Found {
 pub async fn check(config: &Resolved, run: &RunDir) -> Result<Found, Faults> {
     let mut faults = Vec::new();
     check_output(run, &mut faults);
+    check_open_files(config, &mut faults);
     let mut arms = Vec::new();
     let mut models = None;
     for arm in &config.arms {
@@ -120,6 +122,24 @@ fn check_output(run: &RunDir, faults: &mut Vec<String>) {
     }
 }
 
+/// Every connection of a point must find a file, and so must the idle ones of the other arms.
+fn check_open_files(config: &Resolved, faults: &mut Vec<String>) {
+    let load = &config.load;
+    let (name, highest) = match load.arrival {
+        Arrival::Closed => (
+            "load.concurrency",
+            load.concurrency.iter().copied().max().unwrap_or(1),
+        ),
+        Arrival::Constant | Arrival::Poisson | Arrival::Replay => {
+            ("load.max_in_flight", load.max_in_flight)
+        }
+    };
+    let connections = u64::from(highest).saturating_mul(config.arms.len() as u64);
+    if let Err(e) = open_files::check(connections) {
+        faults.push(format!("{name} {highest}: {e}"));
+    }
+}
+
 /// Tries to write where a directory is or would be, and leaves nothing behind.
 fn writable(dir: &Path) -> std::io::Result<()> {
     let existing = dir
@@ -160,7 +180,16 @@ async fn check_arm(config: &Resolved, arm: &Arm) -> Result<ArmFound, String> {
             )
         })?;
     let served = match answer.status {
-        200 => serde_json::from_slice::<Value>(&answer.body).ok(),
+        200 => {
+            let list = serde_json::from_slice::<Value>(&answer.body).ok();
+            let list = list.filter(|v| v["data"].is_array()).ok_or_else(|| {
+                format!(
+                    "arms.{name}.url {}: /v1/models answers no list of models; correct the URL",
+                    arm.url
+                )
+            })?;
+            Some(list)
+        }
         401 | 403 => {
             let remedy = match &arm.api_key {
                 Some(place) => format!("the key in {place} is not accepted; correct it"),

@@ -13,6 +13,7 @@ use std::time::Duration;
 use http::Method;
 use inferscope_shared::clock::MonoNs;
 use serde::Deserialize;
+use thiserror::Error;
 
 use crate::client::simple;
 use crate::client::target::Target;
@@ -43,6 +44,17 @@ pub struct Collected {
     pub records: u64,
     /// Request ids that were sent through the gateway and have no record.
     pub missing: u64,
+}
+
+/// Why there is no copy of the records.
+#[derive(Debug, Error)]
+pub enum CollectError {
+    /// There are none to copy, or their source fails.
+    #[error("{0}")]
+    Source(String),
+    /// The run's own files fail.
+    #[error("cannot be written ({0})")]
+    Disk(io::Error),
 }
 
 /// The two things that say whose line it is.
@@ -85,49 +97,44 @@ impl Source {
     }
 
     /// Copies the run's records to `to`, waiting up to `budget` until each id in `wanted` has one.
+    /// A source that fails later on leaves what it gave before.
     ///
     /// # Errors
-    /// When the source or the copy fails; nothing is left at `to` then.
+    /// When the source gives nothing or the copy fails; nothing is left at `to` then.
     pub async fn collect(
         &self,
         run_id: &str,
-        mut wanted: BTreeSet<String>,
+        wanted: BTreeSet<String>,
         budget: Duration,
         to: &Path,
-    ) -> Result<Collected, String> {
+    ) -> Result<Collected, CollectError> {
         let give_up = MonoNs::now().plus(budget);
-        let all = wanted.clone();
-        let lines = loop {
-            let lines = self.lines(run_id).await?;
-            wanted.clone_from(&all);
-            for line in &lines {
-                if let Some(id) = client_id(line) {
-                    wanted.remove(id.as_ref());
+        let mut best: Option<(Vec<String>, u64)> = None;
+        loop {
+            match (self.lines(run_id).await, &best) {
+                (Ok(lines), _) => {
+                    let found: BTreeSet<_> = lines.iter().filter_map(|l| client_id(l)).collect();
+                    let missing = wanted.iter().filter(|id| !found.contains(id.as_str()));
+                    let missing = missing.count() as u64;
+                    drop(found);
+                    best = Some((lines, missing));
+                    if missing == 0 {
+                        break;
+                    }
                 }
+                (Err(why), None) if MonoNs::now() >= give_up => {
+                    return Err(CollectError::Source(why));
+                }
+                (Err(_), _) => {}
             }
-            if wanted.is_empty() || MonoNs::now() >= give_up {
-                break lines;
+            if MonoNs::now() >= give_up {
+                break;
             }
             tokio::time::sleep(POLL_EVERY).await;
-        };
-        let write = || -> io::Result<u64> {
-            let mut out = BufWriter::new(File::create_new(to)?);
-            let mut records = 0;
-            for line in &lines {
-                out.write_all(line.as_bytes())?;
-                out.write_all(b"\n")?;
-                records += u64::from(client_id(line).is_some());
-            }
-            out.flush()?;
-            Ok(records)
-        };
-        match write() {
-            Ok(records) => Ok(Collected {
-                records,
-                missing: wanted.len() as u64,
-            }),
-            Err(e) => Err(format!("{}: {e}", to.display())),
         }
+        let (lines, missing) = best.unwrap_or_default();
+        let records = copy(&lines, to).map_err(CollectError::Disk)?;
+        Ok(Collected { records, missing })
     }
 
     /// The header lines and the run's records, as they are.
@@ -189,6 +196,27 @@ impl Source {
     }
 }
 
+/// Writes beside the final name and renames, so that no half copy is taken for all there was.
+/// Returns the number of records.
+fn copy(lines: &[String], to: &Path) -> io::Result<u64> {
+    let beside = to.with_extension("tmp");
+    let write = || -> io::Result<u64> {
+        let mut out = BufWriter::new(File::create(&beside)?);
+        let mut records = 0;
+        for line in lines {
+            out.write_all(line.as_bytes())?;
+            out.write_all(b"\n")?;
+            records += u64::from(client_id(line).is_some());
+        }
+        out.flush()?;
+        std::fs::rename(&beside, to)?;
+        Ok(records)
+    };
+    write().inspect_err(|_| {
+        let _ = std::fs::remove_file(&beside);
+    })
+}
+
 fn client_id(line: &str) -> Option<std::borrow::Cow<'_, str>> {
     serde_json::from_str::<Line<'_>>(line)
         .ok()
@@ -234,9 +262,29 @@ mod tests {
     async fn a_source_out_of_reach_is_named() {
         let error = Source::open("/nonexistent/r.jsonl", "r").await.unwrap_err();
         assert!(error.contains("/nonexistent/r.jsonl") && error.contains("records.file"));
-        let error = Source::open("http://127.0.0.1:1/records", "r")
+        // Somebody listens there and closes without a word.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/records", listener.local_addr().unwrap());
+        let closes = std::thread::spawn(move || listener.accept().map(drop));
+        let error = Source::open(&url, "r").await.unwrap_err();
+        closes.join().unwrap().unwrap();
+        assert!(error.contains("unreachable"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_fails_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("records.jsonl");
+        std::fs::write(&file, "{\"client_request_id\":\"r1.a.c1.0\"}\n").unwrap();
+        let source = Source::File(file);
+        // A directory in the place of the copy: writing works, the last step does not.
+        let to = dir.path().join("copy.jsonl");
+        std::fs::create_dir(&to).unwrap();
+        let error = source
+            .collect("r1", BTreeSet::new(), Duration::ZERO, &to)
             .await
             .unwrap_err();
-        assert!(error.contains("unreachable"), "{error}");
+        assert!(matches!(error, CollectError::Disk(_)), "{error}");
+        assert!(!dir.path().join("copy.tmp").exists());
     }
 }

@@ -8,7 +8,9 @@ mod prepare;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -23,10 +25,12 @@ use crate::artifacts::writer::Writer;
 use crate::client::connection::Pool;
 use crate::client::target::Target;
 use crate::config::{ArmKind, Gpu, Resolved};
-use crate::drive::{self, Arm, Gauges, Session, feed, health::Probe, lag, timer};
+use crate::drive::health::{self, PATIENCE, Probe};
+use crate::drive::{self, Arm, Gauges, Session, feed, lag, timer};
 use crate::plan::Plan;
 use crate::preflight::Found;
 use crate::progress::Progress;
+use crate::records::CollectError;
 
 pub use prepare::{Prepared, describe_plan, prepare};
 
@@ -114,7 +118,8 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
     )
     .map_err(at_raw)?;
     let gauges = Arc::new(Gauges::default());
-    let (interrupt, got) = listen_for_signals().map_err(|e| failed("signals", e))?;
+    let signals = Signals::listen().map_err(|e| failed("signals", e))?;
+    let interrupt = &signals.asked;
     let session = Arc::new(Session {
         config: Arc::clone(&config),
         sink: writer.sink(),
@@ -145,6 +150,12 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         })
         .collect();
 
+    let mut disk_error: Option<String> = None;
+    let mut note = |result: io::Result<()>, file: &Path| {
+        if let Err(e) = result {
+            disk_error.get_or_insert(format!("{}: {e}", file.display()));
+        }
+    };
     for (index, point) in plan.points.iter().enumerate() {
         if *interrupt.borrow() {
             manifest.points[index].stop_reason = Some(StopReason::Interrupted);
@@ -158,7 +169,8 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         progress.point(&point.id);
         let (target, key) = &found.arms[point.arm];
         // Scraping happens between points only: nothing else is asked while one is measured.
-        let _ = scraper.snapshot(&point.id, When::Before).await;
+        let before = scraper.snapshot(&point.id, When::Before).await;
+        note(before, &run.server_metrics());
         let jobs = feed::start(
             Arc::clone(&config),
             Arc::clone(&plan),
@@ -168,22 +180,25 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         )
         .map_err(|e| failed("feed", e))?;
         let end = drive::run_point(&session, &arms[point.arm], &plan, index, jobs).await;
-        let alive = arms[point.arm].probe.is_alive().await;
-        let _ = scraper.snapshot(&point.id, When::After).await;
+        let alive = arms[point.arm].probe.insist(PATIENCE).await;
+        let after = scraper.snapshot(&point.id, When::After).await;
+        note(after, &run.server_metrics());
         let about = &mut manifest.points[index];
         about.stop_reason = Some(end.stop_reason);
         about.start_ns = Some(end.start);
         about.end_ns = Some(end.end);
-        about.alive_after = Some(alive.is_ok());
-        about.alive_error = alive.err();
+        about.planned = Some(end.planned);
+        (about.alive_after, about.alive_error) = match alive {
+            health::Found::Alive => (Some(true), None),
+            health::Found::Gone(why) => (Some(false), Some(why)),
+            health::Found::Unclear(why) => (None, Some(why)),
+        };
     }
     drop((monitor, progress, session));
     timer::go_along();
 
-    let mut disk_error = writer.finish().err().map(|e| e.to_string());
-    if let Err(e) = scraper.finish() {
-        disk_error.get_or_insert(e.to_string());
-    }
+    note(writer.finish(), &run.requests());
+    note(scraper.finish(), &run.server_metrics());
     let mut reasons = vec![(
         "gpu_metrics.jsonl",
         match config.gpu {
@@ -191,12 +206,17 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
             Gpu::Auto => "not produced by this version".to_owned(),
         },
     )];
-    if let Err(why) = collect_records(&config, &found, &run).await {
-        reasons.push(("gateway_records.jsonl", why));
+    if let Err(e) = collect_records(&config, &found, &run).await {
+        reasons.push(("gateway_records.jsonl", e.to_string()));
+        if let CollectError::Disk(e) = e {
+            note(Err(e), &run.gateway_records());
+        }
     }
-    let interrupted = *got.borrow();
+    signals.measuring.store(false, Ordering::Relaxed);
+    let interrupted = *signals.got.borrow();
     manifest.interrupted = interrupted.is_some();
     manifest.finished = true;
+    manifest.disk_error.clone_from(&disk_error);
     manifest.artifacts = inventory::take(&run, &reasons);
     manifest
         .write(&run.manifest())
@@ -261,42 +281,61 @@ fn create(
     write(manifest).map_err(|e| failed(raw.display(), e))
 }
 
-type Signals = (watch::Receiver<bool>, watch::Receiver<Option<Signal>>);
+/// What signals have asked for. They are heard whenever the runtime is polled.
+struct Signals {
+    /// An end, while measuring.
+    asked: watch::Receiver<bool>,
+    /// By which one.
+    got: watch::Receiver<Option<Signal>>,
+    /// There is something left to write; later a signal just ends the process.
+    measuring: Arc<AtomicBool>,
+}
 
-/// The first signal asks for the end, the second one does not wait for it.
-fn listen_for_signals() -> io::Result<Signals> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let (asked, asked_rx) = watch::channel(false);
-    let (which, which_rx) = watch::channel(None);
-    tokio::spawn(async move {
-        loop {
-            let got = tokio::select! {
-                _ = interrupt.recv() => Signal::Interrupt,
-                _ = terminate.recv() => Signal::Terminate,
-            };
-            if *asked.borrow() {
-                std::process::exit(got.exit_code().into());
+impl Signals {
+    /// The first signal asks for the end, the second one does not wait for it.
+    fn listen() -> io::Result<Self> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let (ask, asked) = watch::channel(false);
+        let (which, got) = watch::channel(None);
+        let measuring = Arc::new(AtomicBool::new(true));
+        let still = Arc::clone(&measuring);
+        tokio::spawn(async move {
+            loop {
+                let got = tokio::select! {
+                    _ = interrupt.recv() => Signal::Interrupt,
+                    _ = terminate.recv() => Signal::Terminate,
+                };
+                if *ask.borrow() || !still.load(Ordering::Relaxed) {
+                    std::process::exit(got.exit_code().into());
+                }
+                eprintln!("loadgen: stopping; once more to stop at once");
+                which.send_replace(Some(got));
+                ask.send_replace(true);
             }
-            eprintln!("loadgen: stopping; once more to stop at once");
-            which.send_replace(Some(got));
-            asked.send_replace(true);
-        }
-    });
-    Ok((asked_rx, which_rx))
+        });
+        Ok(Self {
+            asked,
+            got,
+            measuring,
+        })
+    }
 }
 
 /// Copies the gateway's records, if there are any to copy.
-async fn collect_records(config: &Resolved, found: &Found, run: &RunDir) -> Result<(), String> {
+async fn collect_records(
+    config: &Resolved,
+    found: &Found,
+    run: &RunDir,
+) -> Result<(), CollectError> {
+    let absent = |why: &str| Err(CollectError::Source(why.to_owned()));
     if config.arms.iter().all(|a| a.kind != ArmKind::Gateway) {
-        return Err("no gateway was measured".to_owned());
+        return absent("no gateway was measured");
     }
     let Some(source) = &found.records else {
-        return Err(
-            "gateway_records is not configured; name them with --gateway-records".to_owned(),
-        );
+        return absent("gateway_records is not configured; name them with --gateway-records");
     };
-    let wanted = answered_through_gateway(config, run).map_err(|e| e.to_string())?;
+    let wanted = answered_through_gateway(config, run).map_err(CollectError::Disk)?;
     source
         .collect(
             &config.run_id,

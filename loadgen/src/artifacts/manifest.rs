@@ -25,6 +25,9 @@ pub struct Manifest {
     pub interrupted: bool,
     /// False until the run's end was reached and written.
     pub finished: bool,
+    /// The first write of raw files that failed; what follows it may be missing.
+    #[serde(default)]
+    pub disk_error: Option<String>,
     /// The load generator itself.
     pub loadgen: Loadgen,
     /// The machine that loadgen ran on.
@@ -139,6 +142,8 @@ pub enum StopReason {
     Interrupted,
     /// The engine no longer accepts connections.
     EngineGone,
+    /// A closed loop that only time limits had more time than prepared requests.
+    PoolExhausted,
 }
 
 /// What happened at one point.
@@ -154,7 +159,9 @@ pub struct PointRun {
     pub load: LoadValue,
     /// Warm-up arrivals planned.
     pub warmup: u64,
-    /// Measured arrivals planned; null when only time limits a closed loop.
+    /// Measured arrivals planned: the lines of `requests.jsonl` in that phase. Before the point
+    /// has run null when only time limits a closed loop; in a closed loop that its time limit
+    /// ended, those issued until then.
     pub planned: Option<u64>,
     /// Why it stopped issuing; null when the point never ran.
     pub stop_reason: Option<StopReason>,
@@ -162,9 +169,10 @@ pub struct PointRun {
     pub start_ns: Option<MonoNs>,
     /// Last instant of the point, drain included.
     pub end_ns: Option<MonoNs>,
-    /// Whether the arm still answered when the point was over.
+    /// Whether arm and engine still answered when the point was over; null when nobody asked or
+    /// the answer was not clear.
     pub alive_after: Option<bool>,
-    /// What the probe behind `alive_after` saw, when it failed.
+    /// What the probe behind `alive_after` saw, unless all was well.
     pub alive_error: Option<String>,
 }
 

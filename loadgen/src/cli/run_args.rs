@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use inferscope_shared::units::parse_duration;
 
-use crate::config::duration;
 use crate::config::settings::{ArmSettings, Path, Settings, TimeoutSettings};
 use crate::config::{Arrival, Endpoint, EngineKind, Gpu, Salt};
 
@@ -16,7 +16,7 @@ pub struct RunArgs {
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Which paths to measure [default: those with a URL].
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "direct|gateway|both", value_parser = path)]
     path: Option<Path>,
     /// Engine's base URL.
     #[arg(long, value_name = "URL", help_heading = "Where")]
@@ -81,13 +81,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", help_heading = "Load")]
     requests: Option<u64>,
     /// Time in which measured requests are issued; the first limit reached ends a point.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Load")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
     duration: Option<Duration>,
     /// Warm-up requests per point and arm [default: the highest concurrency].
     #[arg(long, value_name = "N", help_heading = "Load")]
     warmup: Option<u64>,
     /// Spread the start of a closed loop's slots over this time.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Load")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
     stagger: Option<Duration>,
     /// Open loop: requests in flight at most [default: 1000].
     #[arg(long, value_name = "N", help_heading = "Load")]
@@ -100,13 +100,13 @@ pub struct RunArgs {
     slo: Option<String>,
 
     /// Longest silence inside an answer [default: 60s].
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     idle_timeout: Option<Duration>,
     /// Longest request [default: 900s].
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     total_timeout: Option<Duration>,
     /// What requests in flight get when a time limit ends a point [default: 30s].
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     drain: Option<Duration>,
 
     /// Where results go [default: results].
@@ -124,29 +124,36 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// What the flags say.
+    /// What the flags say, laid over a file.
     #[must_use]
-    pub fn settings(&self) -> Settings {
+    pub fn settings_over(&self, file: Settings) -> Settings {
+        let mut settings = self.settings().over(file);
+        // The gateway's key is not the engine's: it goes to the engine only when no gateway is
+        // measured that it could be meant for.
+        if !settings.measures_gateway() && self.direct_api_key_env.is_none() {
+            let key = std::mem::take(&mut settings.gateway.api_key);
+            if self.api_key_env.is_some() {
+                settings.direct.api_key = key;
+            }
+        }
+        settings
+    }
+
+    fn settings(&self) -> Settings {
         let this = self.clone();
         let env = |name: Option<String>| name.map(|n| format!("env:{n}"));
-        let shared_key = env(this.api_key_env);
         Settings {
             run_id: this.run_id,
             candidate_id: this.candidate_id,
             seed: this.seed,
             path: this.path,
             direct: ArmSettings {
-                // The gateway's key is not the engine's: it goes to the engine only when there is
-                // no gateway that it could be meant for.
-                api_key: env(this.direct_api_key_env).or_else(|| {
-                    let only_direct = this.gateway_url.is_none() && this.config.is_none();
-                    shared_key.clone().filter(|_| only_direct)
-                }),
                 url: this.direct_url,
+                api_key: env(this.direct_api_key_env),
             },
             gateway: ArmSettings {
                 url: this.gateway_url,
-                api_key: shared_key,
+                api_key: env(this.api_key_env),
             },
             engine_kind: this.engine_kind,
             engine_url: this.engine_url,
@@ -226,13 +233,14 @@ pub const ARRIVALS: [(&str, Arrival); 4] = [
 ];
 
 /// The words of `path`.
-#[must_use]
-pub fn paths() -> Vec<(&'static str, Path)> {
-    vec![
-        ("direct", Path::Direct),
-        ("gateway", Path::Gateway),
-        ("both", Path::Both),
-    ]
+pub const PATHS: [(&str, Path); 3] = [
+    ("direct", Path::Direct),
+    ("gateway", Path::Gateway),
+    ("both", Path::Both),
+];
+
+fn path(text: &str) -> Result<Path, String> {
+    word(text, &PATHS)
 }
 
 fn engine_kind(text: &str) -> Result<EngineKind, String> {
@@ -255,10 +263,28 @@ fn arrival(text: &str) -> Result<Arrival, String> {
     word(text, &ARRIVALS)
 }
 
-/// Kept in step with clap's own view of the path names.
-#[must_use]
-pub fn path_name(path: Path) -> String {
-    path.to_possible_value()
-        .map(|v| v.get_name().to_owned())
-        .unwrap_or_default()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(flags: RunArgs, gateway_url: Option<&str>) -> (Option<String>, Option<String>) {
+        let mut file = Settings::default();
+        file.direct.url = Some("http://127.0.0.1:1".to_owned());
+        file.gateway.url = gateway_url.map(str::to_owned);
+        let settings = flags.settings_over(file);
+        (settings.direct.api_key, settings.gateway.api_key)
+    }
+
+    #[test]
+    fn a_key_goes_to_the_gateway_if_one_is_measured_and_else_to_the_engine() {
+        let flags = |path| RunArgs {
+            api_key_env: Some("K".to_owned()),
+            path,
+            ..RunArgs::default()
+        };
+        let (key, url) = (Some("env:K".to_owned()), Some("http://127.0.0.1:2"));
+        assert_eq!(keys(flags(None), None), (key.clone(), None));
+        assert_eq!(keys(flags(None), url), (None, key.clone()));
+        assert_eq!(keys(flags(Some(Path::Direct)), url), (key, None));
+    }
 }

@@ -20,10 +20,14 @@ use http_body_util::Full;
 use hyper::client::conn::http1;
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::request::Connect;
+use rustix::io::Errno;
 use tokio::net::TcpStream;
 
 use super::io::{StampedIo, Stamps};
 use super::target::Target;
+
+/// `error_kind` of a request that the client's own limits kept from being sent.
+pub const CLIENT_LIMIT: &str = "client_limit";
 
 /// An HTTP/1.1 connection and what is needed to drive it.
 pub struct Connection {
@@ -62,10 +66,20 @@ impl ConnectError {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Timeout(_) => "connect_timeout",
+            Self::Io(e) if is_own_limit(e) => CLIENT_LIMIT,
             Self::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused => "connect_refused",
             Self::Io(_) => "connect",
         }
     }
+}
+
+/// Whether this process or machine had nothing left to connect with: files or local ports. No
+/// server can be blamed for it.
+fn is_own_limit(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL)
+    )
 }
 
 impl std::fmt::Display for ConnectError {
@@ -196,5 +210,20 @@ impl Pool {
     pub fn put(&mut self, mut connection: Connection) {
         connection.last_used = MonoNs::now();
         self.idle.push(connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_client_ran_out_of_is_not_the_servers_fault() {
+        let kind = |errno: Errno| ConnectError::Io(errno.into()).kind();
+        for own in [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL] {
+            assert_eq!(kind(own), CLIENT_LIMIT);
+        }
+        assert_eq!(kind(Errno::CONNREFUSED), "connect_refused");
+        assert_eq!(kind(Errno::HOSTUNREACH), "connect");
     }
 }

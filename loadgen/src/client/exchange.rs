@@ -20,6 +20,7 @@ use hyper::body::{Body, Incoming};
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::request::Connect;
 use inferscope_shared::sse;
+use memchr::memmem::Finder;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
@@ -128,27 +129,26 @@ impl Exchange {
     /// An exchange that found no connection.
     #[must_use]
     pub fn unconnected(start: MonoNs, error: &ConnectError) -> Self {
-        let mut exchange = Self::begin(Connect {
-            start_ns: Some(start),
-            ..Connect::default()
-        });
-        exchange.end = MonoNs::now();
-        exchange.ending = Ending::Broken {
-            kind: error.kind(),
-            message: error.to_string(),
-        };
+        let mut exchange = Self::broken_off(error.kind(), error.to_string());
+        exchange.connect.start_ns = Some(start);
         exchange
     }
 
-    fn piece(&mut self, bytes: &[u8], at: MonoNs, fold_ahead: bool) {
+    /// An exchange of which nothing but its end is known.
+    #[must_use]
+    pub fn broken_off(kind: &'static str, message: String) -> Self {
+        let mut exchange = Self::begin(Connect::default());
+        exchange.end = MonoNs::now();
+        exchange.ending = Ending::Broken { kind, message };
+        exchange
+    }
+
+    fn piece(&mut self, bytes: &[u8], at: MonoNs) {
         self.body.extend_from_slice(bytes);
         self.marks.push(Mark {
             at,
             end: self.body.len(),
         });
-        if fold_ahead && self.body.len() > FOLD_AHEAD_BYTES {
-            self.fold_pieces();
-        }
     }
 
     /// Folds all pieces collected so far.
@@ -254,9 +254,13 @@ async fn converse(
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Some(bytes) = frame.data_ref() {
                         let at = stamps.last_read().unwrap_or_else(MonoNs::now);
-                        exchange.piece(bytes, at, fold_ahead);
-                        if end_mark.seen_in(bytes) {
+                        exchange.piece(bytes, at);
+                        if end_mark.completes(&exchange.body) {
                             watchdog.done(at);
+                        }
+                        if fold_ahead && exchange.body.len() > FOLD_AHEAD_BYTES {
+                            end_mark.forget(&exchange.body);
+                            exchange.fold_pieces();
                         }
                     }
                 }
@@ -269,7 +273,12 @@ async fn converse(
                 }
                 Poll::Ready(None) => return Poll::Ready(Ending::Clean),
                 Poll::Pending => {
-                    return interrupted(cx, watchdog, true).map_or(Poll::Pending, Poll::Ready);
+                    return match interrupted(cx, watchdog, true) {
+                        None => Poll::Pending,
+                        // The answer is whole; only its framing's end was still awaited.
+                        Some(Ending::Cut(_)) if end_mark.seen => Poll::Ready(Ending::AfterDone),
+                        Some(ending) => Poll::Ready(ending),
+                    };
                 }
             }
         }
@@ -325,24 +334,67 @@ fn broken(error: &hyper::Error, driver: &Driver, place: &str) -> Ending {
     Ending::Broken { kind, message }
 }
 
-/// Looks for the end mark in the pieces of a body.
-#[derive(Default)]
+const END_MARK: &[u8] = b"[DONE]";
+
+/// Looks for the end mark in a growing body. Only a body that holds its bytes is parsed, so most
+/// reads cost one search of what they brought.
 struct EndMark {
+    finder: Finder<'static>,
     parser: sse::Parser,
+    /// Bytes of the body that were searched.
+    searched: usize,
+    /// Bytes of the body that were parsed.
+    parsed: usize,
+    near: bool,
     seen: bool,
 }
 
+impl Default for EndMark {
+    fn default() -> Self {
+        Self {
+            finder: Finder::new(END_MARK),
+            parser: sse::Parser::new(),
+            searched: 0,
+            parsed: 0,
+            near: false,
+            seen: false,
+        }
+    }
+}
+
 impl EndMark {
-    /// True when this piece completes it.
-    fn seen_in(&mut self, bytes: &[u8]) -> bool {
+    /// True when the bytes that `body` has gained complete the mark's event.
+    fn completes(&mut self, body: &[u8]) -> bool {
         if self.seen {
             return false;
         }
-        let seen = &mut self.seen;
-        self.parser.push(bytes, &mut |event| {
-            *seen |= event.data.trim_ascii() == b"[DONE]";
-        });
+        let from = self.searched.saturating_sub(END_MARK.len() - 1);
+        self.near |= self.finder.find(&body[from..]).is_some();
+        self.searched = body.len();
+        if self.near {
+            self.parse(body);
+        }
         self.seen
+    }
+
+    /// The body starts anew behind what it holds now. A mark cut in two there is found all the
+    /// same: what is left of its event counts as near.
+    fn forget(&mut self, body: &[u8]) {
+        self.parse(body);
+        self.near |= END_MARK
+            .iter()
+            .enumerate()
+            .skip(1)
+            .any(|(cut, _)| body.ends_with(&END_MARK[..cut]));
+        (self.searched, self.parsed) = (0, 0);
+    }
+
+    fn parse(&mut self, body: &[u8]) {
+        let seen = &mut self.seen;
+        self.parser.push(&body[self.parsed..], &mut |event| {
+            *seen |= event.data.trim_ascii() == END_MARK;
+        });
+        self.parsed = body.len();
     }
 }
 

@@ -202,7 +202,9 @@ fn judge(exchange: &Exchange) -> Result<(), Fault> {
     }
     match &exchange.ending {
         Ending::Broken { kind, message } => failed(kind, message.clone()),
-        Ending::Cut(cut) => incomplete(cut_kind(*cut), "cut while the answer was coming"),
+        Ending::Cut(cut) if !state.done() => {
+            incomplete(cut_kind(*cut), "cut while the answer was coming")
+        }
         _ if state.finished() => Ok(()),
         _ if fold.at.is_empty() => incomplete("empty_stream", "stream ended without an event"),
         _ => incomplete("no_finish_reason", "stream ended without a finish reason"),

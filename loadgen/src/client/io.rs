@@ -27,19 +27,13 @@ const READ_BUFFER_BYTES: usize = 16 * 1024;
 pub struct Stamps {
     first_write: AtomicU64,
     last_write: AtomicU64,
-    first_read: AtomicU64,
     last_read: AtomicU64,
 }
 
 impl Stamps {
     /// Forgets the previous request.
     pub fn reset(&self) {
-        for stamp in [
-            &self.first_write,
-            &self.last_write,
-            &self.first_read,
-            &self.last_read,
-        ] {
+        for stamp in [&self.first_write, &self.last_write, &self.last_read] {
             stamp.store(0, Ordering::Relaxed);
         }
     }
@@ -54,12 +48,6 @@ impl Stamps {
     #[must_use]
     pub fn last_write(&self) -> Option<MonoNs> {
         get(&self.last_write)
-    }
-
-    /// Taken just after the first read of the answer.
-    #[must_use]
-    pub fn first_read(&self) -> Option<MonoNs> {
-        get(&self.first_read)
     }
 
     /// Taken just after the latest read.
@@ -122,11 +110,8 @@ impl Read for StampedIo {
         ready!(Pin::new(&mut this.socket).poll_read(cx, &mut buffer))?;
         let bytes = buffer.filled();
         if !bytes.is_empty() {
-            let now = MonoNs::now().0;
-            if this.stamps.first_read.load(Ordering::Relaxed) == 0 {
-                this.stamps.first_read.store(now, Ordering::Relaxed);
-            }
-            this.stamps.last_read.store(now, Ordering::Relaxed);
+            let now = MonoNs::now();
+            this.stamps.last_read.store(now.0, Ordering::Relaxed);
             cursor.put_slice(bytes);
         }
         Poll::Ready(Ok(()))

@@ -25,8 +25,43 @@ pub struct Answer {
 
 /// Why there is none.
 #[derive(Debug, Error)]
-#[error("{0}")]
-pub struct NoAnswer(pub String);
+#[error("{message}")]
+pub struct NoAnswer {
+    /// What that says about the server.
+    pub cause: Cause,
+    /// In words.
+    pub message: String,
+}
+
+/// What a missing answer says about the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Nobody is there: refused, unreachable, or closed without a word.
+    Gone,
+    /// The time was up; a busy server looks like that too.
+    Slow,
+    /// Nothing about the server.
+    Other,
+}
+
+impl Cause {
+    fn of(kind: &str) -> Self {
+        match kind {
+            "connect" | "connect_refused" | "closed_before_response" | "reset" => Self::Gone,
+            _ if kind.ends_with("_timeout") => Self::Slow,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl NoAnswer {
+    fn other(message: impl ToString) -> Self {
+        Self {
+            cause: Cause::Other,
+            message: message.to_string(),
+        }
+    }
+}
 
 /// Asks for `path` (from the target's root, base path not added) and waits for at most `limit`.
 ///
@@ -42,7 +77,10 @@ pub async fn ask(
 ) -> Result<Answer, NoAnswer> {
     let connection = Connection::open(target, limit)
         .await
-        .map_err(|e| NoAnswer(e.to_string()))?;
+        .map_err(|e| NoAnswer {
+            cause: Cause::of(e.kind()),
+            message: e.to_string(),
+        })?;
     let mut request = Request::builder()
         .method(method)
         .uri(path)
@@ -59,9 +97,7 @@ pub async fn ask(
         }
         None => Bytes::new(),
     };
-    let request = request
-        .body(Full::new(body))
-        .map_err(|e| NoAnswer(e.to_string()))?;
+    let request = request.body(Full::new(body)).map_err(NoAnswer::other)?;
     let limits = Limits {
         first_byte: limit,
         idle: limit,
@@ -80,7 +116,10 @@ pub async fn ask(
                 .map(str::to_owned),
             body: exchange.body,
         }),
-        (Ending::Broken { message, .. }, _) => Err(NoAnswer(message)),
-        _ => Err(NoAnswer("no whole answer".to_owned())),
+        (Ending::Broken { kind, message }, _) => Err(NoAnswer {
+            cause: Cause::of(kind),
+            message,
+        }),
+        _ => Err(NoAnswer::other("no whole answer")),
     }
 }

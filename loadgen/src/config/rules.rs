@@ -2,13 +2,20 @@
 
 use jiff::Timestamp;
 
-use super::{Arrival, Resolved};
+use super::{Arrival, LoadKind, LoadValue, Resolved};
 use crate::client::target::Target;
+use crate::plan::MAX_POOL;
 use crate::slo::Slo;
 
 const NOT_A_PLACE: &str = "is written out or misspelt; name where it lies, env:NAME or file:/path";
 
 const RUN_ID_CHARS: usize = 80;
+
+/// Requests of a run, over all its points.
+const MAX_REQUESTS: u64 = 10_000_000;
+
+/// Tokens of a prompt or of an answer.
+const MAX_TOKENS: u64 = 10_000_000;
 
 /// A run id that no other run has: the time to the second and a random part.
 #[must_use]
@@ -72,10 +79,21 @@ pub fn check(config: &Resolved, faults: &mut Vec<String>) {
     if config.prompts.output_tokens == 0 {
         fault("prompts.output_tokens 0: ask for at least 1".to_owned());
     }
+    for (name, tokens) in [
+        ("input_tokens", config.prompts.input_tokens),
+        ("output_tokens", config.prompts.output_tokens),
+    ] {
+        if tokens > MAX_TOKENS {
+            fault(format!(
+                "prompts.{name} {tokens}: ask for at most {MAX_TOKENS}"
+            ));
+        }
+    }
     if let Some(Err(e)) = config.slo.as_deref().map(str::parse::<Slo>) {
         fault(e.to_string());
     }
     check_load(config, faults);
+    check_size(config, faults);
     check_records(config, faults);
 }
 
@@ -139,6 +157,33 @@ fn check_load(config: &Resolved, faults: &mut Vec<String>) {
     }
     if load.max_in_flight == 0 {
         fault("load.max_in_flight 0: nothing could be sent; give at least 1".to_owned());
+    }
+}
+
+/// A plan is laid out in memory before the run.
+fn check_size(config: &Resolved, faults: &mut Vec<String>) {
+    let load = &config.load;
+    let seconds = load.duration.map(|d| d.as_secs_f64());
+    let measured = |value: &LoadValue| {
+        let in_time = match (value.kind, seconds) {
+            (LoadKind::Concurrency, Some(_)) if load.requests.is_none() => MAX_POOL as f64,
+            (LoadKind::Rate, Some(seconds)) => value.value.unwrap_or(0.0) * seconds,
+            _ => f64::INFINITY,
+        };
+        let counted = load.requests.map_or(f64::INFINITY, |n| n as f64);
+        // A replay without either limit is as long as its file.
+        Some(in_time.min(counted)).filter(|n| n.is_finite())
+    };
+    let values = load.values();
+    let all: f64 = values
+        .iter()
+        .map(|value| measured(value).unwrap_or(0.0) + load.warmup as f64)
+        .sum::<f64>()
+        * config.arms.len() as f64;
+    if all > MAX_REQUESTS as f64 {
+        faults.push(format!(
+            "load: about {all:.0} requests over all loads and arms; a run has at most {MAX_REQUESTS}, so lower requests, warmup, or rate and duration"
+        ));
     }
 }
 
@@ -303,6 +348,55 @@ mod tests {
                     ..good()
                 },
                 "gateway_records",
+            ),
+        ] {
+            let text = faults(settings);
+            assert!(text.contains(says), "{says}: {text}");
+        }
+        for (settings, says) in [
+            (
+                Settings {
+                    requests: Some(u64::MAX),
+                    ..good()
+                },
+                "a run has at most 10000000",
+            ),
+            (
+                Settings {
+                    requests: Some(5_000_001),
+                    concurrency: Some(vec![1, 2]),
+                    ..good()
+                },
+                "about 10000006 requests",
+            ),
+            (
+                Settings {
+                    warmup: Some(u64::MAX),
+                    ..good()
+                },
+                "a run has at most",
+            ),
+            (
+                Settings {
+                    rate: Some(vec![1_000.0]),
+                    duration: Some(Duration::from_secs(10_001)),
+                    ..good()
+                },
+                "a run has at most",
+            ),
+            (
+                Settings {
+                    input_tokens: Some(u64::MAX),
+                    ..good()
+                },
+                "prompts.input_tokens 18446744073709551615: ask for at most 10000000",
+            ),
+            (
+                Settings {
+                    output_tokens: Some(u64::MAX),
+                    ..good()
+                },
+                "prompts.output_tokens 18446744073709551615",
             ),
         ] {
             let text = faults(settings);

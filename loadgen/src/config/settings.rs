@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Which paths to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
     /// Straight to the engine.
     Direct,
@@ -218,14 +218,24 @@ impl Settings {
         }
     }
 
-    fn arms(&self, faults: &mut Vec<String>) -> Vec<Arm> {
-        let path = self.path.unwrap_or({
+    /// Whether a gateway is measured.
+    #[must_use]
+    pub fn measures_gateway(&self) -> bool {
+        self.paths() != Path::Direct
+    }
+
+    fn paths(&self) -> Path {
+        self.path.unwrap_or({
             match (self.direct.url.is_some(), self.gateway.url.is_some()) {
                 (true, true) => Path::Both,
                 (false, true) => Path::Gateway,
                 _ => Path::Direct,
             }
-        });
+        })
+    }
+
+    fn arms(&self, faults: &mut Vec<String>) -> Vec<Arm> {
+        let path = self.paths();
         let all = [
             (
                 "direct",

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::duration::format as time;
+use inferscope_shared::units::format_duration as time;
+
 use super::{Arm, Resolved};
 
 impl Resolved {

@@ -25,21 +25,28 @@ pub(crate) async fn run(running: &Arc<Running>, jobs: Jobs) -> StopReason {
     let mut reason = StopReason::Requests;
     while let Some(end) = set.join_next().await {
         match end {
-            Ok(StopReason::Requests) | Err(_) => {}
+            Ok(StopReason::Requests) => {}
             Ok(other) => reason = other,
+            // The request that failed has its record; its slot goes on, or the load would sink.
+            Err(_) => {
+                set.spawn(drive_slot(
+                    Arc::clone(running),
+                    jobs.clone(),
+                    Duration::ZERO,
+                ));
+            }
         }
     }
-    if reason != StopReason::Requests && running.point().planned.is_some() {
-        let why = match reason {
-            StopReason::EngineGone => "engine_gone",
-            StopReason::Interrupted => "interrupted",
-            StopReason::Requests | StopReason::Duration => return reason,
-        };
-        for index in jobs.rest().await {
-            running.drop_arrival(index, None, why);
+    match (reason, running.point().planned) {
+        // Time alone limits it, and there was more time than requests.
+        (StopReason::Requests, None) => StopReason::PoolExhausted,
+        // What was not issued in time was not planned: the first limit reached ends the plan.
+        (StopReason::Duration, _) | (_, None) => reason,
+        (_, Some(_)) => {
+            running.drop_rest(&jobs, reason, |_| None);
+            reason
         }
     }
-    reason
 }
 
 async fn drive_slot(running: Arc<Running>, jobs: Jobs, delay: Duration) -> StopReason {
@@ -61,6 +68,7 @@ async fn drive_slot(running: Arc<Running>, jobs: Jobs, delay: Duration) -> StopR
             return StopReason::Requests;
         };
         debug_assert_ne!(running.point().arrivals[job.index].phase, Phase::Drain);
-        running.send(job, free).await;
+        let in_flight = running.take_up(job.index, free);
+        running.send(job, in_flight).await;
     }
 }

@@ -1,6 +1,8 @@
 //! Requests built ahead of time, in plan order, on a thread of their own.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tokio::sync::{Mutex, mpsc};
@@ -11,27 +13,46 @@ use crate::config::Resolved;
 use crate::plan::Plan;
 use crate::plan::body::{Builder, Prepared};
 
-/// Requests that wait, built. Enough for any burst, and little memory at usual prompt lengths.
+/// Requests that wait, built: enough for any burst.
 const AHEAD: usize = 256;
+
+/// Memory for them; very long prompts wait in smaller number.
+const AHEAD_BYTES: usize = 256 << 20;
+
+/// Of a synthetic prompt, at most.
+const BYTES_PER_TOKEN: usize = 16;
 
 /// The requests of one point, in plan order; shared by all who issue them.
 #[derive(Debug, Clone)]
-pub struct Jobs(Arc<Mutex<mpsc::Receiver<Prepared>>>);
+pub struct Jobs(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    built: Mutex<mpsc::Receiver<Prepared>>,
+    taken: AtomicUsize,
+    all: usize,
+}
 
 impl Jobs {
-    /// The next request; none when the plan is used up.
-    pub async fn next(&self) -> Option<Prepared> {
-        self.0.lock().await.recv().await
+    fn new(built: mpsc::Receiver<Prepared>, all: usize) -> Self {
+        Self(Arc::new(Shared {
+            built: Mutex::new(built),
+            taken: AtomicUsize::new(0),
+            all,
+        }))
     }
 
-    /// Indices of all arrivals that nobody took.
-    pub async fn rest(&self) -> Vec<usize> {
-        let mut jobs = self.0.lock().await;
-        let mut rest = Vec::new();
-        while let Some(job) = jobs.recv().await {
-            rest.push(job.index);
-        }
-        rest
+    /// The next request; none when the plan is used up.
+    pub async fn next(&self) -> Option<Prepared> {
+        let job = self.0.built.lock().await.recv().await?;
+        self.0.taken.store(job.index + 1, Ordering::Relaxed);
+        Some(job)
+    }
+
+    /// Indices of all arrivals that nobody took; final once nobody asks for more.
+    #[must_use]
+    pub fn rest(&self) -> Range<usize> {
+        self.0.taken.load(Ordering::Relaxed)..self.0.all
     }
 }
 
@@ -46,7 +67,10 @@ pub fn start(
     target: Target,
     api_key: Option<String>,
 ) -> std::io::Result<Jobs> {
-    let (sender, receiver) = mpsc::channel(AHEAD);
+    let all = plan.points[point].arrivals.len();
+    let tokens = usize::try_from(config.prompts.input_tokens).unwrap_or(usize::MAX);
+    let ahead = (AHEAD_BYTES / tokens.saturating_mul(BYTES_PER_TOKEN)).clamp(1, AHEAD);
+    let (sender, receiver) = mpsc::channel(ahead);
     thread::Builder::new()
         .name("feed".to_owned())
         .spawn(move || {
@@ -63,5 +87,5 @@ pub fn start(
                 }
             }
         })?;
-    Ok(Jobs(Arc::new(Mutex::new(receiver))))
+    Ok(Jobs::new(receiver, all))
 }

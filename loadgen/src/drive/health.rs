@@ -1,25 +1,37 @@
 //! Whether the engine is still there, and whether requests may be issued.
 //!
-//! A row of transport failures (or gateway errors) is a suspicion; a probe settles it. Until then
-//! a closed loop holds back, because its slots would burn the whole plan in milliseconds; an open
-//! loop goes on, because its times are not negotiable.
+//! A row of failures is a suspicion; a probe settles it. While connections break, a closed loop
+//! holds back until then, because its slots would burn the whole plan in milliseconds; an open
+//! loop goes on, because its times are not negotiable. A row of 502 to 504 holds nobody back: an
+//! overloaded server may answer so, and that is a result.
+//!
+//! Only who refuses, resets or cannot be reached is gone. A server that does not answer in time
+//! may be busy, and is given the benefit of the doubt.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::Method;
+use inferscope_shared::clock::MonoNs;
 use tokio::sync::watch;
 
 use crate::artifacts::manifest::StopReason;
+use crate::client::connection::CLIENT_LIMIT;
 use crate::client::exchange::{Ending, Exchange};
-use crate::client::simple;
+use crate::client::simple::{self, Cause};
 use crate::client::target::Target;
 
 /// Failures in a row that raise a suspicion.
 const SUSPICIOUS: u32 = 5;
 
-/// Time for a probe.
+/// Between two probes that only error statuses asked for: a probe is load too.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// Time for one probe.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Time for a slow server to answer a probe after a point.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether requests may be issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,6 +49,10 @@ pub enum Issue {
 #[derive(Debug)]
 pub struct Health {
     failures: AtomicU32,
+    /// A probe is under way.
+    suspected: AtomicBool,
+    /// When the last one ended.
+    settled_at: AtomicU64,
     issue: watch::Sender<Issue>,
     suspicions: watch::Sender<()>,
 }
@@ -45,6 +61,8 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             failures: AtomicU32::new(0),
+            suspected: AtomicBool::new(false),
+            settled_at: AtomicU64::new(0),
             issue: watch::channel(Issue::Go).0,
             suspicions: watch::channel(()).0,
         }
@@ -54,16 +72,21 @@ impl Default for Health {
 impl Health {
     /// Looks at how an exchange ended; returns whether it went well as far as HTTP shows.
     pub fn note(&self, exchange: &Exchange) -> bool {
-        let broken = matches!(
-            &exchange.ending,
-            Ending::Broken { kind, .. } if !kind.ends_with("_timeout") && *kind != "malformed_response"
-        );
+        let broken = match &exchange.ending {
+            // Neither tells anything about the server.
+            Ending::Broken { kind, .. } if *kind == CLIENT_LIMIT || *kind == "client_panic" => {
+                return false;
+            }
+            Ending::Broken { kind, .. } => {
+                !kind.ends_with("_timeout") && *kind != "malformed_response"
+            }
+            _ => false,
+        };
         let unavailable = matches!(exchange.status, Some(502..=504));
         if broken || unavailable {
             let row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-            if row >= SUSPICIOUS && *self.issue.borrow() == Issue::Go {
-                self.issue.send_replace(Issue::Hold);
-                self.suspicions.send_replace(());
+            if row >= SUSPICIOUS {
+                self.suspect(broken);
             }
         } else {
             self.failures.store(0, Ordering::Relaxed);
@@ -71,9 +94,31 @@ impl Health {
         exchange.status == Some(200) && matches!(exchange.ending, Ending::Clean | Ending::AfterDone)
     }
 
-    /// A suspicion turned out wrong.
+    /// Asks for a probe, and holds requests back until it has answered if connections break.
+    fn suspect(&self, broken: bool) {
+        let quiet_until = MonoNs(self.settled_at.load(Ordering::Relaxed)).plus(PROBE_EVERY);
+        if !broken && MonoNs::now() < quiet_until {
+            return;
+        }
+        if broken {
+            self.issue.send_if_modified(|issue| {
+                let open = *issue == Issue::Go;
+                if open {
+                    *issue = Issue::Hold;
+                }
+                open
+            });
+        }
+        if !self.suspected.swap(true, Ordering::Relaxed) {
+            self.suspicions.send_replace(());
+        }
+    }
+
+    /// A suspicion could not be confirmed.
     pub fn cleared(&self) {
         self.failures.store(0, Ordering::Relaxed);
+        self.settled_at.store(MonoNs::now().0, Ordering::Relaxed);
+        self.suspected.store(false, Ordering::Relaxed);
         self.issue.send_if_modified(|issue| {
             let held = *issue == Issue::Hold;
             if held {
@@ -141,43 +186,159 @@ pub struct Probe {
     pub engine_key: Option<String>,
 }
 
+/// What a probe found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// All answered.
+    Alive,
+    /// One of them is gone; in words.
+    Gone(String),
+    /// One of them gave no clear answer; in words.
+    Unclear(String),
+}
+
 impl Probe {
-    /// Asks the arm, then the engine behind it, for the list of models.
-    ///
-    /// # Errors
-    /// In words, when one of them gives no answer or a gateway says that its engine gives none.
-    pub async fn is_alive(&self) -> Result<(), String> {
+    /// Asks the arm and the engine behind it once for the list of models.
+    pub async fn ask(&self) -> Found {
+        self.ask_within(PROBE_LIMIT).await.0
+    }
+
+    /// Asks until there is a clear answer; who only is slow gets `patience` to give one.
+    pub async fn insist(&self, patience: Duration) -> Found {
+        let give_up = MonoNs::now().plus(patience);
+        loop {
+            let rest = Duration::from_nanos(give_up.since(MonoNs::now()));
+            let (found, slow) = self.ask_within(PROBE_LIMIT.min(rest)).await;
+            if !slow || MonoNs::now().plus(PROBE_LIMIT) > give_up {
+                return found;
+            }
+        }
+    }
+
+    /// The finding, and whether time was all that was missing.
+    async fn ask_within(&self, limit: Duration) -> (Found, bool) {
+        let mut found = Found::Alive;
+        let mut slow = false;
         for (target, key) in [
             (Some(&self.arm), self.api_key.as_deref()),
             (self.engine.as_ref(), self.engine_key.as_deref()),
         ] {
             let Some(target) = target else { continue };
             let path = target.path("/v1/models");
-            match simple::ask(target, Method::GET, &path, key, None, PROBE_LIMIT).await {
+            match simple::ask(target, Method::GET, &path, key, None, limit).await {
                 Ok(answer) if !matches!(answer.status, 502..=504) => {}
                 Ok(answer) => {
-                    return Err(format!(
-                        "{target} answers /v1/models with {}",
-                        answer.status
-                    ));
+                    let status = answer.status;
+                    found = Found::Unclear(format!("{target} answers /v1/models with {status}"));
                 }
-                Err(e) => return Err(format!("{target} gives no answer: {e}")),
+                Err(e) => {
+                    let words = format!("{target} gives no answer: {e}");
+                    if e.cause == Cause::Gone {
+                        return (Found::Gone(words), false);
+                    }
+                    slow |= e.cause == Cause::Slow;
+                    found = Found::Unclear(words);
+                }
             }
         }
-        Ok(())
+        (found, slow)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use inferscope_shared::clock::MonoNs;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    use rustix::io::Errno;
 
     use super::*;
     use crate::client::connection::ConnectError;
 
+    fn unconnected(errno: Errno) -> Exchange {
+        Exchange::unconnected(MonoNs(1), &ConnectError::Io(errno.into()))
+    }
+
     fn refused() -> Exchange {
-        let error = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        Exchange::unconnected(MonoNs(1), &ConnectError::Io(error))
+        unconnected(Errno::CONNREFUSED)
+    }
+
+    fn probe(addr: SocketAddr) -> Probe {
+        Probe {
+            arm: Target::parse(&format!("http://{addr}")).unwrap(),
+            engine: None,
+            api_key: None,
+            engine_key: None,
+        }
+    }
+
+    /// A server that answers each request with `answer`, after reading its head.
+    fn server(answer: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                let mut socket = socket.unwrap();
+                let mut got = Vec::new();
+                let mut byte = [0];
+                while !got.ends_with(b"\r\n\r\n") && matches!(socket.read(&mut byte), Ok(1)) {
+                    got.push(byte[0]);
+                }
+                let _ = socket.write_all(answer.as_bytes());
+            }
+        });
+        addr
+    }
+
+    #[tokio::test]
+    async fn only_who_is_not_there_is_gone() {
+        // Connections wait in the backlog for an answer that never comes.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let busy = probe(silent.local_addr().unwrap());
+        let (found, slow) = busy.ask_within(Duration::from_millis(50)).await;
+        assert!(matches!(found, Found::Unclear(_)) && slow, "{found:?}");
+        let found = busy.insist(Duration::from_millis(50)).await;
+        assert!(matches!(found, Found::Unclear(_)), "{found:?}");
+
+        let ok = server("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        assert_eq!(probe(ok).ask().await, Found::Alive);
+        let full = server("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n");
+        let found = probe(full).ask().await;
+        assert!(matches!(&found, Found::Unclear(why) if why.contains("503")));
+        let found = probe(server("")).ask().await;
+        assert!(matches!(found, Found::Gone(_)), "{found:?}");
+    }
+
+    #[test]
+    fn error_statuses_ask_for_a_probe_and_hold_nobody_back() {
+        let health = Health::default();
+        let mut suspicions = health.suspicions();
+        let mut overloaded = refused();
+        overloaded.status = Some(503);
+        overloaded.ending = Ending::Clean;
+        for _ in 0..SUSPICIOUS {
+            assert!(!health.note(&overloaded));
+        }
+        assert!(suspicions.has_changed().unwrap());
+        assert_eq!(*health.issue.borrow(), Issue::Go);
+        suspicions.mark_unchanged();
+        health.cleared();
+        for _ in 0..SUSPICIOUS {
+            health.note(&overloaded);
+        }
+        assert!(!suspicions.has_changed().unwrap(), "one probe a second");
+    }
+
+    #[test]
+    fn the_clients_own_limits_raise_no_suspicion() {
+        let health = Health::default();
+        let suspicions = health.suspicions();
+        for _ in 0..2 * SUSPICIOUS {
+            assert!(!health.note(&unconnected(Errno::MFILE)));
+        }
+        assert!(!suspicions.has_changed().unwrap());
+        assert_eq!(*health.issue.borrow(), Issue::Go);
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(crate) async fn run(running: &Arc<Running>, jobs: Jobs) -> StopReason {
         .map(|a| start.plus_ns(a.offset_ns.unwrap_or(0)))
         .collect();
     let Ok(mut due) = announce(at.clone()) else {
+        running.drop_rest(&jobs, StopReason::Interrupted, |index| Some(at[index]));
         return StopReason::Interrupted;
     };
     let limit = u64::from(running.session.config.load.max_in_flight);
@@ -45,22 +46,17 @@ pub(crate) async fn run(running: &Arc<Running>, jobs: Jobs) -> StopReason {
                     running.drop_arrival(index, Some(at[index]), "max_in_flight");
                     continue;
                 }
-                let (running, intended) = (Arc::clone(running), at[index]);
-                set.spawn(async move { running.send(job, intended).await });
+                // Counted here: tasks begin only when this one waits.
+                let in_flight = running.take_up(index, at[index]);
+                let running = Arc::clone(running);
+                set.spawn(async move { running.send(job, in_flight).await });
                 while set.try_join_next().is_some() {}
             }
         }
     }
     drop(due);
-    if let Some(reason) = stopped {
-        let why = match reason {
-            StopReason::EngineGone => "engine_gone",
-            _ => "interrupted",
-        };
-        for index in jobs.rest().await {
-            running.drop_arrival(index, Some(at[index]), why);
-        }
-    }
+    let reason = stopped.unwrap_or(StopReason::Requests);
+    running.drop_rest(&jobs, reason, |index| Some(at[index]));
     while set.join_next().await.is_some() {}
     stopped.unwrap_or(if running.session.config.load.duration.is_some() {
         ended_by(running)

@@ -187,7 +187,7 @@ impl Vocabulary {
             _ => Err(format!(
                 "prompts.input_tokens {tokens}: the chat template alone takes {} tokens; ask for at least {}",
                 self.template_tokens,
-                self.template_tokens + 1
+                self.template_tokens.saturating_add(1)
             )),
         }
     }
@@ -196,7 +196,7 @@ impl Vocabulary {
     #[must_use]
     pub fn text(&self, count: u64, seed: &[u8; 32], arm: usize, arms: usize) -> String {
         let mut rng = ChaCha8Rng::from_seed(*seed);
-        let mut text = String::with_capacity(usize::try_from(count).unwrap_or(0) * 7);
+        let mut text = String::with_capacity(usize::try_from(count).unwrap_or(0).saturating_mul(7));
         for i in 0..count {
             let mut index = rng.random_range(0..self.words.len());
             if i == 0 {

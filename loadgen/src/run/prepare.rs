@@ -94,6 +94,7 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         created_utc: Timestamp::now().to_string(),
         interrupted: false,
         finished: false,
+        disk_error: None,
         loadgen: Loadgen {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             git: option_env!("INFERSCOPE_GIT").map(str::to_owned),
@@ -156,8 +157,13 @@ pub fn describe_plan(prepared: &Prepared) -> String {
         let time = last.map_or_else(String::new, |ns| {
             format!(", last at {:.1} s", ns as f64 / 1e9)
         });
-        let output: u64 = point.arrivals.iter().map(|a| a.output_tokens).sum();
-        let input: Option<u64> = point.arrivals.iter().map(|a| a.prompt_tokens).sum();
+        let output = point
+            .arrivals
+            .iter()
+            .fold(0, |sum: u64, a| sum.saturating_add(a.output_tokens));
+        let input = point.arrivals.iter().try_fold(0, |sum: u64, a| {
+            a.prompt_tokens.map(|n| sum.saturating_add(n))
+        });
         let input = input.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
         out.push_str(&format!(
             "{}: {} warm-up, {measured}{time}; at most {input} prompt and {output} output tokens\n",

@@ -293,3 +293,50 @@ async fn a_server_that_closes_after_its_answer_is_found_out() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_cut_behind_the_end_mark_leaves_a_whole_answer() {
+    let (target, _) = server(|_, mut s| {
+        assert!(take_request(&mut s));
+        s.write_all(format!("{HEAD}{}", chunk("data: [DONE]\n\n")).as_bytes())
+            .unwrap();
+    });
+    let connection = open(&target).await;
+    let stamps = std::sync::Arc::clone(&connection.stamps);
+    let (cut, mut cut_rx) = watch::channel(Cut::No);
+    let limits = Limits {
+        after_done: Duration::from_secs(5),
+        ..limits()
+    };
+    let mut exchange = std::pin::pin!(run(connection, request(), &limits, true, &mut cut_rx));
+    while stamps.last_read().is_none() {
+        tokio::select! {
+            biased;
+            _ = &mut exchange => panic!("ended early"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    cut.send_replace(Cut::RunEnd);
+    assert_eq!(exchange.await.0.ending, Ending::AfterDone);
+}
+
+#[test]
+fn the_end_mark_is_an_event_of_its_own_wherever_reads_cut_it() {
+    let stream = b"data: {\"x\":\"[DONE]\"}\r\n\r\ndata:  [DONE]\r\n\r\n";
+    let done_at = stream.len();
+    for cut in 1..stream.len() {
+        for forgets in [false, true] {
+            let mut mark = EndMark::default();
+            let mut body = stream[..cut].to_vec();
+            let early = mark.completes(&body);
+            if forgets {
+                mark.forget(&body);
+                body.clear();
+            }
+            body.extend_from_slice(&stream[cut..]);
+            // The event is complete with the first line end of its blank line.
+            assert_eq!(early, cut == done_at - 1, "cut at {cut}");
+            assert_eq!(mark.completes(&body), !early, "cut at {cut}");
+        }
+    }
+}

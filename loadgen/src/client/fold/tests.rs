@@ -176,3 +176,11 @@ fn folding_ahead_changes_nothing() {
         .collect();
     assert_eq!(read(&mut ahead), whole);
 }
+
+#[test]
+fn a_cut_behind_the_end_mark_takes_nothing_from_the_answer() {
+    let whole = [ROLE, &text("a"), FIN, DONE];
+    let cut = Ending::Cut(Cut::RunEnd);
+    assert_eq!(stream(&whole, cut.clone()).outcome, Outcome::Ok);
+    assert_eq!(stream(&whole[..3], cut).outcome, Outcome::Incomplete);
+}
