@@ -156,10 +156,6 @@ impl Kind {
     pub const fn label(self) -> &'static str {
         self.row().label
     }
-
-    fn of_label(label: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.label() == label)
-    }
 }
 
 /// A no, with its words for one request.
@@ -227,11 +223,11 @@ impl Refusal {
         Kind::Malformed.into()
     }
 
-    /// The body is in a transfer coding that can't be relayed.
+    /// It is not beyond doubt where the body ends.
     #[must_use]
-    pub fn transfer_coding() -> Self {
-        let message = "the transfer-encoding is not `chunked` alone: send the body chunked or with \
-                       content-length, and not compressed for the transfer";
+    pub fn unclear_framing() -> Self {
+        let message = "it is unclear where the body ends: send either content-length, or \
+                       transfer-encoding with `chunked` alone";
         Self::with(Kind::Malformed, None, message.to_owned())
     }
 
@@ -281,23 +277,16 @@ impl Refusal {
         }
     }
 
-    /// The engine, or the way to it, failed as the table's `label` says; a label that the table
-    /// does not have is a fault of the gateway.
-    #[must_use]
-    pub fn upstream(label: &str) -> Self {
-        Kind::of_label(label).unwrap_or(Kind::Internal).into()
-    }
-
     /// Status of the answer.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         self.kind.row().status
     }
 
-    /// Name in records and metrics.
+    /// Its row of the table.
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
-        self.kind.row().label
+    pub const fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The OpenAI error object.

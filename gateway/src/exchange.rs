@@ -15,6 +15,8 @@ use inferscope_shared::record::gateway::Outcome;
 use pingora::http::RequestHeader;
 
 use crate::auth::Principal;
+use crate::errors::Kind;
+use crate::fault::Cause;
 use crate::intake::ids::Ids;
 use crate::listener::track::{Limit, Track};
 use crate::metrics::OpenStream;
@@ -50,8 +52,8 @@ pub struct Times {
 pub struct Ending {
     /// In the record's terms.
     pub outcome: Outcome,
-    /// What exactly; one of a fixed set of words.
-    pub kind: &'static str,
+    /// What exactly.
+    pub cause: Cause,
 }
 
 /// See the module head.
@@ -189,8 +191,9 @@ impl Exchange {
     }
 
     /// Notes how it ended, unless something worse was noted before.
-    pub fn ended(&mut self, outcome: Outcome, kind: &'static str) {
-        self.ending.get_or_insert(Ending { outcome, kind });
+    pub fn ended(&mut self, outcome: Outcome, cause: impl Into<Cause>) {
+        let cause = cause.into();
+        self.ending.get_or_insert(Ending { outcome, cause });
     }
 
     /// Notes that a limit ended it.
@@ -199,7 +202,7 @@ impl Exchange {
             Limit::Drain => Outcome::Drained,
             _ => Outcome::Timeout,
         };
-        self.ended(outcome, limit.kind());
+        self.ended(outcome, limit.cause());
     }
 
     /// Writes the record, once.
@@ -216,9 +219,9 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.settled {
             if *self.services.phase.borrow() == Phase::Cut {
-                self.ended(Outcome::Drained, "cut");
+                self.ended(Outcome::Drained, Cause::Cut);
             } else {
-                self.ended(Outcome::UpstreamError, "internal");
+                self.ended(Outcome::UpstreamError, Kind::Internal);
             }
             self.settle();
         }

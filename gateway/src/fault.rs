@@ -13,7 +13,7 @@ use pingora::http::ResponseHeader;
 use pingora::prelude::Session;
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
-use crate::errors::Refusal;
+use crate::errors::{Kind, Refusal};
 use crate::exchange::Exchange;
 use crate::listener::track::Limit;
 use crate::relay::observe::Body;
@@ -29,14 +29,58 @@ const STALE: Duration = Duration::from_secs(1);
 /// How long a last word to a client may take.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// The client left, or sent what ends an exchange.
-const CLIENT_GONE: &str = "client_gone";
+/// Why a request did not end well. Its label is the record's `error_kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// One that the client is told of, where it still can be.
+    Told(Kind),
+    /// The client left, or sent what ends an exchange.
+    ClientGone,
+    /// The client did not read what it had asked for.
+    ClientStalled,
+    /// It was dropped when the drain's time was up.
+    Cut,
+    /// The engine answered with a status of 5xx.
+    Status5xx,
+    /// The engine put an error event into a good answer.
+    StreamError,
+}
 
-/// Outcome and kind of `error`.
-fn ending(error: &Error, head_seen: bool) -> (Outcome, &'static str) {
+impl Cause {
+    /// Those that no answer of the gateway's own stands for.
+    pub const UNTOLD: [Self; 5] = [
+        Self::ClientGone,
+        Self::ClientStalled,
+        Self::Cut,
+        Self::Status5xx,
+        Self::StreamError,
+    ];
+
+    /// Its name in records and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Told(kind) => kind.label(),
+            Self::ClientGone => "client_gone",
+            Self::ClientStalled => "client_stalled",
+            Self::Cut => "cut",
+            Self::Status5xx => "status_5xx",
+            Self::StreamError => "stream_error",
+        }
+    }
+}
+
+impl From<Kind> for Cause {
+    fn from(kind: Kind) -> Self {
+        Self::Told(kind)
+    }
+}
+
+/// Outcome and cause of `error`.
+fn ending(error: &Error, head_seen: bool) -> (Outcome, Cause) {
     use ErrorType as T;
     if *error.esource() == ErrorSource::Downstream {
-        return (Outcome::ClientGone, CLIENT_GONE);
+        return (Outcome::ClientGone, Cause::ClientGone);
     }
     let reset = error
         .root_cause()
@@ -47,21 +91,24 @@ fn ending(error: &Error, head_seen: bool) -> (Outcome, &'static str) {
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
             )
         });
-    match error.etype() {
-        T::ConnectTimedout => (Outcome::Timeout, "connect_timeout"),
-        T::ConnectRefused => (Outcome::UpstreamError, "connect_refused"),
-        T::ConnectNoRoute | T::ConnectError | T::BindError | T::SocketError => {
-            (Outcome::UpstreamError, "connect_failed")
-        }
-        e if *e == NO_ENDPOINT => (Outcome::UpstreamError, "no_endpoint"),
-        e if *e == UNRESOLVED => (Outcome::UpstreamError, "unresolved"),
-        T::ReadTimedout | T::WriteTimedout => (Outcome::Timeout, "idle"),
-        T::InvalidHTTPHeader | T::H1Error => (Outcome::UpstreamError, "bad_response"),
-        _ if *error.esource() != ErrorSource::Upstream => (Outcome::UpstreamError, "internal"),
-        _ if reset => (Outcome::UpstreamError, "reset"),
-        _ if head_seen => (Outcome::UpstreamError, "truncated"),
-        _ => (Outcome::UpstreamError, "closed_before_answer"),
-    }
+    let kind = match error.etype() {
+        T::ConnectTimedout => Kind::ConnectTimeout,
+        T::ConnectRefused => Kind::ConnectRefused,
+        T::ConnectNoRoute | T::ConnectError | T::BindError | T::SocketError => Kind::ConnectFailed,
+        e if *e == NO_ENDPOINT => Kind::NoEndpoint,
+        e if *e == UNRESOLVED => Kind::Unresolved,
+        T::ReadTimedout | T::WriteTimedout => Kind::Idle,
+        T::InvalidHTTPHeader | T::H1Error => Kind::BadResponse,
+        _ if *error.esource() != ErrorSource::Upstream => Kind::Internal,
+        _ if reset => Kind::Reset,
+        _ if head_seen => Kind::Truncated,
+        _ => Kind::ClosedBeforeAnswer,
+    };
+    let outcome = match kind {
+        Kind::ConnectTimeout | Kind::Idle => Outcome::Timeout,
+        _ => Outcome::UpstreamError,
+    };
+    (outcome, kind.into())
 }
 
 /// Whether `error`, on a connection from the pool, means that the engine had closed it before the
@@ -95,8 +142,8 @@ pub async fn answer(session: &mut Session, error: &Error, exchange: &mut Exchang
         Some(limit) => exchange.ended_by(limit),
         None => {
             let head_seen = exchange.times.response_head.is_some();
-            let (outcome, kind) = ending(error, head_seen);
-            exchange.ended(outcome, kind);
+            let (outcome, cause) = ending(error, head_seen);
+            exchange.ended(outcome, cause);
         }
     }
     tracing::debug!(request_id = %exchange.ids.request, %error, "request failed");
@@ -108,7 +155,10 @@ pub async fn answer(session: &mut Session, error: &Error, exchange: &mut Exchang
     }
     session.set_keepalive(None);
     session.set_write_timeout(Some(LAST_WORD));
-    let refusal = Refusal::upstream(exchange.ending.map_or("internal", |e| e.kind));
+    let refusal = Refusal::from(match exchange.ending.map(|e| e.cause) {
+        Some(Cause::Told(kind)) => kind,
+        _ => Kind::Internal,
+    });
     // A write that still waits may have left half a chunk, and no word fits in there.
     let blocked = exchange.track.lock().delivery.blocked_since().is_some();
     let told = match answered(session) {
@@ -195,10 +245,11 @@ mod tests {
             (
                 Error::explain(T::ConnectionClosed, "left").into_down(),
                 true,
-                (Outcome::ClientGone, CLIENT_GONE),
+                (Outcome::ClientGone, "client_gone"),
             ),
         ] {
-            assert_eq!(ending(&error, head_seen), expected, "{error}");
+            let (outcome, cause) = ending(&error, head_seen);
+            assert_eq!((outcome, cause.label()), expected, "{error}");
         }
     }
 

@@ -22,6 +22,7 @@ use pingora::protocols::http::v1::server::HttpSession as ClientSession;
 
 use crate::errors::Refusal;
 use crate::exchange::Exchange;
+use crate::fault::Cause;
 use crate::listener::Connection;
 use crate::upstream;
 use answer::Reply;
@@ -107,7 +108,7 @@ pub async fn receive(stream: Stream, connection: &mut Connection) -> Received {
         Ok(()) => hand_over(session, exchange, connection).await,
         Err(Stop::Answered(reply)) => answer::answer(session, exchange, &reply, connection).await,
         Err(Stop::Gone) => {
-            exchange.ended(Outcome::ClientGone, "client_gone");
+            exchange.ended(Outcome::ClientGone, Cause::ClientGone);
             exchange.settle();
             Received::Closed
         }
@@ -132,7 +133,7 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         return Err(Refusal::draining().into());
     }
     if !plainly_framed(session) {
-        return Err(Refusal::malformed_request().into());
+        return Err(Refusal::unclear_framing().into());
     }
     let route = services
         .routes

@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{StatusCode, Version, header};
 use inferscope_shared::clock::MonoNs;
+use inferscope_shared::record::gateway::Outcome;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::prelude::{HttpPeer, Session};
@@ -24,6 +25,7 @@ use pingora::upstreams::peer::Peer as _;
 use pingora::{Error, ErrorType, Result};
 
 use crate::exchange::Exchange;
+use crate::fault::Cause;
 use crate::relay::observe::Body;
 use crate::{fault, upstream};
 
@@ -185,10 +187,7 @@ impl ProxyHttp for Gateway {
             response.remove_header(&header::CONTENT_LENGTH);
         }
         if response.status.is_server_error() {
-            exchange.ended(
-                inferscope_shared::record::gateway::Outcome::UpstreamError,
-                "status_5xx",
-            );
+            exchange.ended(Outcome::UpstreamError, Cause::Status5xx);
         }
         Ok(())
     }

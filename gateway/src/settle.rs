@@ -9,6 +9,7 @@ use inferscope_shared::record::gateway::{Extraction, GatewayRecord, Outcome, Usa
 use jiff::Timestamp;
 
 use crate::exchange::Exchange;
+use crate::fault::Cause;
 use crate::relay;
 
 /// Settles `exchange`.
@@ -27,7 +28,7 @@ fn record(exchange: &mut Exchange, now: MonoNs) -> GatewayRecord {
     let answer = watch.seen().answer();
     // An error event inside a good answer: its bytes went on, its outcome is the error's.
     if exchange.ending.is_none() && answer.error().is_some() && delivery.status() == Some(200) {
-        exchange.ended(Outcome::UpstreamError, "stream_error");
+        exchange.ended(Outcome::UpstreamError, Cause::StreamError);
     }
 
     let times = &exchange.times;
@@ -53,7 +54,7 @@ fn record(exchange: &mut Exchange, now: MonoNs) -> GatewayRecord {
         stream: exchange.stream,
         status: delivery.status(),
         outcome: exchange.ending.map_or(Outcome::Ok, |e| e.outcome),
-        error_kind: exchange.ending.map(|e| e.kind.to_owned()),
+        error_kind: exchange.ending.map(|e| e.cause.label().to_owned()),
         attempts: exchange.attempts,
         t_accept_ns: origin,
         t_accept_utc: Timestamp::try_from(times.accept_utc)

@@ -16,8 +16,9 @@ use pingora::protocols::http::v1::server::HttpSession as ClientSession;
 use tokio::io::AsyncReadExt as _;
 
 use super::Received;
-use crate::errors::Refusal;
+use crate::errors::{Kind, Refusal};
 use crate::exchange::Exchange;
+use crate::fault::Cause;
 use crate::listener::Connection;
 
 /// How long a client may take to read a refusal.
@@ -31,8 +32,8 @@ pub(super) struct Reply {
     status: StatusCode,
     fields: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
-    /// Its name in the record, for one that says no.
-    refused: Option<&'static str>,
+    /// Why, for one that says no.
+    refused: Option<Kind>,
 }
 
 impl From<&Refusal> for Reply {
@@ -98,7 +99,7 @@ pub(super) async fn answer(
     match (&sent, reply.refused) {
         (Ok(()), Some(kind)) => exchange.ended(Outcome::Refused, kind),
         (Ok(()), None) => {}
-        (Err(_), _) => exchange.ended(Outcome::ClientGone, "client_gone"),
+        (Err(_), _) => exchange.ended(Outcome::ClientGone, Cause::ClientGone),
     }
     exchange.settle();
     drop(exchange);

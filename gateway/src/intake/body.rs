@@ -81,9 +81,15 @@ pub(super) fn facts(body: &[u8], services: &Services) -> Result<Facts, Refusal> 
     }
     match model::read(body) {
         Ok(facts) => Ok(facts),
-        Err(Unread::TwoModels) => Err(Refusal::invalid_body("the body names its model twice")),
+        Err(Unread::TwoModels) => Err(Refusal::invalid_body(
+            "the body has more than one `model`: send it once",
+        )),
         Err(_) if services.config.models.is_empty() => Ok(Facts::default()),
-        Err(Unread::ModelNotText) => Err(Refusal::invalid_body("the model is no string")),
-        Err(Unread::NotAnObject) => Err(Refusal::invalid_body("the body is no JSON object")),
+        Err(Unread::ModelNotText) => Err(Refusal::invalid_body(
+            "the body's `model` is not a string: send its name, such as \"model\": \"NAME\"",
+        )),
+        Err(Unread::NotAnObject) => Err(Refusal::invalid_body(
+            "the body is not a JSON object: send one, with a `model` in it",
+        )),
     }
 }

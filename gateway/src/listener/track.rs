@@ -16,6 +16,8 @@ use inferscope_shared::clock::MonoNs;
 use sha2::{Digest as _, Sha256};
 
 use super::egress::Egress;
+use crate::errors::Kind;
+use crate::fault::Cause;
 use crate::relay::Watch;
 
 /// A time limit, or the drain, that ends a request from outside.
@@ -34,15 +36,15 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Its name in records and metrics.
+    /// What a request that it ended failed of.
     #[must_use]
-    pub const fn kind(self) -> &'static str {
+    pub const fn cause(self) -> Cause {
         match self {
-            Self::FirstByte => "first_byte_timeout",
-            Self::BetweenEvents => "between_events_timeout",
-            Self::Total => "total_timeout",
-            Self::ClientStalled => "client_stalled",
-            Self::Drain => "drain",
+            Self::FirstByte => Cause::Told(Kind::FirstByteTimeout),
+            Self::BetweenEvents => Cause::Told(Kind::BetweenEventsTimeout),
+            Self::Total => Cause::Told(Kind::TotalTimeout),
+            Self::ClientStalled => Cause::ClientStalled,
+            Self::Drain => Cause::Told(Kind::Drain),
         }
     }
 

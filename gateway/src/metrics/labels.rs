@@ -3,6 +3,7 @@
 use inferscope_shared::record::gateway::{GatewayRecord, Outcome};
 
 use crate::errors::Kind;
+use crate::fault::Cause;
 
 /// What stands for every value that is not known beforehand.
 pub const OTHER: &str = "other";
@@ -174,22 +175,13 @@ pub const fn status_class(status: Option<u16>) -> &'static str {
     }
 }
 
-/// Kinds of failure that no answer of the gateway's own stands for.
-const UNTOLD: [&str; 5] = [
-    "client_gone",
-    "client_stalled",
-    "cut",
-    "status_5xx",
-    "stream_error",
-];
-
 /// A record's `error_kind`, if it is one of the known ones.
 #[must_use]
 pub fn failure(kind: &str) -> &'static str {
     Kind::ALL
         .iter()
         .map(|kind| kind.label())
-        .chain(UNTOLD)
+        .chain(Cause::UNTOLD.map(Cause::label))
         .find(|known| *known == kind)
         .unwrap_or(OTHER)
 }
