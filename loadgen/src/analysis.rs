@@ -5,6 +5,7 @@
 //! are analysed. Each line of `requests.jsonl` is read once, in order, and let go; only numbers
 //! stay in memory.
 
+mod error;
 pub mod lines;
 pub mod publish;
 #[cfg(test)]
@@ -13,12 +14,11 @@ mod schemas;
 pub(crate) mod synthetic;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use inferscope_shared::record::SCHEMA_VERSION;
 use inferscope_shared::record::request::RequestRecord;
 use serde::Deserialize;
-use thiserror::Error;
 
 use crate::artifacts::layout::RunDir;
 use crate::artifacts::manifest::Manifest;
@@ -34,6 +34,7 @@ use crate::measure::{Asked, Measure};
 use crate::slo::Slo;
 use lines::Lines;
 
+pub use error::AnalysisError;
 pub use publish::publish;
 
 /// Said of every number that the fake engine gave.
@@ -56,48 +57,6 @@ pub struct Analysis {
     pub attribution: Attribution,
     /// Distributions for charts, in the order of the aggregate's points.
     pub curves: Vec<Curves>,
-}
-
-/// Why raw files could not be analysed.
-#[derive(Debug, Error)]
-pub enum AnalysisError {
-    /// A file that must be there is not, or cannot be read or written.
-    #[error("{path}: {why}", path = .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// A line of a raw file is not what it should be.
-    #[error("{path}:{line}: {why}", path = .path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong.
-        why: String,
-    },
-    /// A request that the run does not have.
-    #[error("run {run}: no request {id}; ids are in {path}", path = .path.display())]
-    NoSuchRequest {
-        /// The run.
-        run: String,
-        /// The id asked for.
-        id: String,
-        /// Where ids are.
-        path: PathBuf,
-    },
-}
-
-impl AnalysisError {
-    pub(crate) fn file(path: &Path, why: impl ToString) -> Self {
-        Self::File {
-            path: path.to_path_buf(),
-            why: why.to_string(),
-        }
-    }
 }
 
 impl Analysis {

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::join::JoinReport;
-use crate::stats::Summary;
+use crate::stats::{Ordered, Summary};
 use chain::{Chain, Owner, Step};
 use differences::Difference;
 use events::{EventTimes, PerEvent};
@@ -106,7 +106,7 @@ pub struct PointBuilder {
     point_id: String,
     arm: String,
     through_gateway: bool,
-    ttft: Vec<f64>,
+    ttft: Ordered,
     unattributed: Vec<f64>,
     steps: Vec<StepValues>,
     events: EventTimes,
@@ -116,7 +116,7 @@ pub struct PointBuilder {
 #[derive(Debug)]
 struct StepValues {
     step: &'static Step,
-    values: Vec<f64>,
+    values: Ordered,
     negative: u64,
     missing: u64,
 }
@@ -129,13 +129,13 @@ impl PointBuilder {
             point_id: point_id.to_owned(),
             arm: arm.to_owned(),
             through_gateway,
-            ttft: Vec::new(),
+            ttft: Ordered::default(),
             unattributed: Vec::new(),
             steps: chain::steps(through_gateway)
                 .iter()
                 .map(|step| StepValues {
                     step,
-                    values: Vec::new(),
+                    values: Ordered::default(),
                     negative: 0,
                     missing: 0,
                 })
@@ -155,16 +155,17 @@ impl PointBuilder {
             return;
         };
         self.candidates.push((e2e, offset));
+        let at = row.dispatched_ns;
         let chain = Chain::of(row, record);
         if let Some(ttft) = chain.total_ns() {
-            self.ttft.push(ms(ttft as f64));
+            self.ttft.extend(at, Some(ms(ttft as f64)));
             let mut rest = ttft;
             for (values, ns) in self.steps.iter_mut().zip(chain.steps_ns()) {
                 match ns {
                     Some(ns) => {
-                        rest -= ns;
+                        rest = rest.saturating_sub(ns);
                         values.negative += u64::from(ns < 0);
-                        values.values.push(ms(ns as f64));
+                        values.values.extend(at, Some(ms(ns as f64)));
                     }
                     None => values.missing += 1,
                 }
@@ -189,7 +190,7 @@ impl PointBuilder {
     #[must_use]
     pub fn finish(self, waterfall: Option<Waterfall>) -> PointAttribution {
         let requests = self.candidates.len() as u64;
-        let ttft = Summary::of(self.ttft);
+        let ttft = self.ttft.summary();
         let share = |mean: Option<f64>| Some(mean? / ttft.mean.filter(|&m| m > 0.0)?);
         let unattributed = Summary::of(self.unattributed).mean;
         PointAttribution {
@@ -200,7 +201,7 @@ impl PointBuilder {
                 .steps
                 .into_iter()
                 .map(|it| {
-                    let ms = Summary::of(it.values);
+                    let ms = it.values.summary();
                     Segment {
                         id: it.step.id.to_owned(),
                         name: it.step.name.to_owned(),

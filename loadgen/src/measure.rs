@@ -5,13 +5,14 @@
 //! and the limits are worked out here. Instants are CLOCK_MONOTONIC nanoseconds, results
 //! milliseconds and seconds.
 //!
-//! The surprise: throughput counts every answer that ended inside the window, whatever its
-//! phase. The answers of the warm-up that end in it make up for those that end after it; left
-//! out, a closed loop of c slots and n requests would be reported too slow by (c - 1) / n.
+//! The surprise: throughput of a closed loop counts every answer that ended inside the window,
+//! whatever its phase, and that of an open loop every measured answer ([`rates`] says why).
 
 pub mod aggregate;
+pub mod evidence;
 pub mod judge;
 pub mod point;
+mod rates;
 mod series;
 pub mod window;
 

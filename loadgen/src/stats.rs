@@ -9,10 +9,12 @@
 
 mod ecdf;
 mod interval;
+mod ordered;
 mod percentile;
 mod summary;
 
 pub use ecdf::ecdf;
-pub use interval::{certify_needed, effective_size, order_interval};
+pub use interval::{certify_needed, chance_of_fewer, effective_size, order_interval};
+pub use ordered::Ordered;
 pub use percentile::{BadPercentile, Percentile};
 pub use summary::{Intervals, Summary};

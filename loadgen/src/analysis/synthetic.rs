@@ -265,8 +265,21 @@ impl Synthetic {
         it.rows.extend(rows);
         it.manifest.arms.truncate(1);
         it.manifest.points.truncate(1);
+        it.as_planned();
         it.records = None;
         it
+    }
+
+    /// Makes the manifest say that just these rows were planned.
+    pub fn as_planned(&mut self) {
+        for point in &mut self.manifest.points {
+            let of = |phase| {
+                let rows = self.rows.iter();
+                rows.filter(|r| r.point_id == point.point_id && r.phase == phase)
+                    .count() as u64
+            };
+            (point.warmup, point.planned) = (of(Phase::Warmup), Some(of(Phase::Measure)));
+        }
     }
 
     pub fn run(&self) -> RunDir {
@@ -364,6 +377,7 @@ fn manifest(points: Vec<PointRun>) -> Manifest {
         created_utc: "2026-01-01T00:00:00Z".to_owned(),
         interrupted: false,
         finished: true,
+        disk_error: None,
         loadgen: Loadgen {
             version: "0.1.0".to_owned(),
             git: None,

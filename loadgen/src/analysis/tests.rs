@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use super::synthetic::Synthetic;
 use super::*;
 use crate::show;
@@ -105,6 +107,8 @@ fn one_request_is_shown_from_both_sides_in_order() {
     insta::assert_snapshot!(shown.text);
     let error = show::request(&run, "nope", false).unwrap_err().to_string();
     assert!(error.contains("no request nope"), "{error}");
+    let error = show::request(&run, "c1.7", false).unwrap_err().to_string();
+    assert!(error.contains("r1.direct.c1.7, r1.gateway.c1.7"), "{error}");
 }
 
 #[test]

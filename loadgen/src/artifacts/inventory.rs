@@ -15,12 +15,9 @@ use super::manifest::Artifact;
 pub fn take(run: &RunDir, reasons: &[(&str, String)]) -> Vec<Artifact> {
     let mut all = Vec::new();
     for name in RAW_FILES {
-        // Analysis rewrites validation.json from these files, and a hash cannot hold itself.
-        let hashed = !matches!(name, "validation.json" | "manifest.json");
         all.push(one(
             &run.raw().join(name),
             format!("raw/{}/{name}", run.run_id()),
-            hashed,
             name,
             reasons,
         ));
@@ -34,7 +31,6 @@ pub fn take(run: &RunDir, reasons: &[(&str, String)]) -> Vec<Artifact> {
         all.push(one(
             &run.processed().join(name),
             format!("processed/{}/{name}", run.run_id()),
-            false,
             name,
             reasons,
         ));
@@ -43,7 +39,6 @@ pub fn take(run: &RunDir, reasons: &[(&str, String)]) -> Vec<Artifact> {
         all.push(one(
             &run.charts().join(&chart),
             format!("charts/{}/{chart}", run.run_id()),
-            false,
             &chart,
             reasons,
         ));
@@ -54,37 +49,47 @@ pub fn take(run: &RunDir, reasons: &[(&str, String)]) -> Vec<Artifact> {
     ] {
         let path = run.roots().reports().join(&name);
         let shown = path.display().to_string();
-        all.push(one(&path, shown, false, &name, reasons));
+        all.push(one(&path, shown, &name, reasons));
     }
     all
 }
 
-fn one(
-    path: &Path,
-    shown: String,
-    hashed: bool,
-    name: &str,
-    reasons: &[(&str, String)],
-) -> Artifact {
-    // The manifest is being written as it is listed.
-    let present = name == "manifest.json" || path.is_file();
+fn one(path: &Path, shown: String, name: &str, reasons: &[(&str, String)]) -> Artifact {
+    // The manifest is being written as it is listed, and a hash cannot hold itself.
+    let is_manifest = name == "manifest.json";
+    let present = is_manifest || path.is_file();
     let reason = reasons
         .iter()
         .find(|(of, _)| *of == name || (of.starts_with('.') && name.ends_with(of)))
-        .map_or_else(
-            || "not produced by this version".to_owned(),
-            |(_, why)| why.clone(),
-        );
+        .map_or_else(|| default_reason(name).to_owned(), |(_, why)| why.clone());
     Artifact {
         path: shown,
         present,
         reason: (!present).then_some(reason),
-        sha256: if hashed && present {
+        sha256: if present && !is_manifest {
             sha256_of(path).ok()
         } else {
             None
         },
     }
+}
+
+/// Why a file is absent that nobody gave a reason for.
+fn default_reason(name: &str) -> &'static str {
+    if is_analysed(name) {
+        "the analysis has not written it; loadgen report does"
+    } else {
+        "not produced by this version"
+    }
+}
+
+/// Whether the analysis writes it.
+fn is_analysed(name: &str) -> bool {
+    matches!(
+        name,
+        "validation.json" | "aggregate.json" | "summary.csv" | "attribution.json"
+    ) || name.ends_with(".svg")
+        || name.ends_with(".md")
 }
 
 fn charts(dir: &Path) -> Vec<String> {
@@ -136,6 +141,17 @@ mod tests {
         );
         assert_eq!(find("gpu_metrics.jsonl").reason.as_deref(), Some("no GPU"));
         assert!(find("manifest.json").present);
-        assert!(!find("r1.html").present);
+        assert_eq!(find("manifest.json").sha256, None);
+        let reason = |name: &str| find(name).reason.clone().unwrap_or_default();
+        assert!(reason("r1.html").contains("not produced by this version"));
+        for name in ["aggregate.json", "validation.json", "r1.md"] {
+            assert!(reason(name).contains("analysis has not written"), "{name}");
+        }
+
+        std::fs::create_dir_all(run.processed()).unwrap();
+        std::fs::write(run.processed().join("aggregate.json"), "abc").unwrap();
+        let all = take(&run, &[]);
+        let aggregate = all.iter().find(|a| a.path.ends_with("aggregate.json"));
+        assert_eq!(aggregate.unwrap().sha256, plan.sha256);
     }
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::join::pieces_of_events;
-use crate::stats::Summary;
+use crate::stats::{Ordered, Summary};
 
 /// Per event of all joined answers of a point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,7 +92,7 @@ impl Pieces {
 pub(super) struct EventTimes {
     added: Vec<f64>,
     delivery: Vec<f64>,
-    blocked: Vec<f64>,
+    blocked: Ordered,
     unmatched: u64,
     coalescing: Coalescing,
 }
@@ -100,9 +100,13 @@ pub(super) struct EventTimes {
 impl EventTimes {
     /// Takes a joined answer.
     pub fn push(&mut self, row: &RequestRecord, record: &GatewayRecord) {
-        self.blocked.push(ms(record.write_blocked_ns as f64));
+        self.blocked
+            .extend(row.dispatched_ns, Some(ms(record.write_blocked_ns as f64)));
         let pieces = Pieces::of(record);
-        self.coalescing.events += record.chunks.events.iter().sum::<u64>();
+        let events = &record.chunks.events;
+        self.coalescing.events = events
+            .iter()
+            .fold(self.coalescing.events, |sum, n| sum.saturating_add(*n));
         self.coalescing.pieces += pieces.read.len() as u64;
         let mut flushes = pieces.written.clone();
         flushes.dedup();
@@ -140,7 +144,7 @@ impl EventTimes {
                 events_per_flush: per(c.flushes),
                 ..c
             },
-            write_blocked_ms: Summary::of(self.blocked),
+            write_blocked_ms: self.blocked.summary(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Gates about how the run and the engine ended.
 
+use std::collections::BTreeMap;
+
 use super::rules::SUCCESS_RATE;
 use super::{Blame, Facts, Finding, GateStatus};
 use crate::artifacts::manifest::StopReason;
@@ -18,16 +20,32 @@ pub(super) fn run_complete(facts: &Facts<'_>) -> Finding {
     });
     let (whole, all) = (whole.count(), points.len());
     let ok = whole == all && !facts.manifest.interrupted;
+    let dry: Vec<&str> = points
+        .iter()
+        .filter(|p| p.stop_reason == Some(StopReason::PoolExhausted))
+        .map(|p| p.point_id.as_str())
+        .collect();
     let evidence = if ok {
         format!("all {all} points ran to their end")
     } else if facts.manifest.interrupted {
         format!("interrupted; {whole} of {all} points ran to their end")
+    } else if !dry.is_empty() {
+        format!(
+            "{} ran out of prepared requests before its time",
+            dry.join(", ")
+        )
     } else {
         format!("{whole} of {all} points ran to their end; loadgen itself was ended")
     };
-    Finding::held(ok, GateStatus::Undecided, evidence)
+    let finding = Finding::held(ok, GateStatus::Undecided, evidence)
         .measured(Some(whole as f64))
-        .against(all as f64)
+        .against(all as f64);
+    if dry.is_empty() || facts.manifest.interrupted {
+        return finding;
+    }
+    finding
+        .blaming(Blame::Workload)
+        .remedied_by("measure for a shorter time, or limit the point by load.requests")
 }
 
 pub(super) fn engine_alive(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
@@ -50,6 +68,9 @@ pub(super) fn engine_alive(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
         ),
         (None, Some(StopReason::Interrupted)) => {
             Finding::not_applicable("interrupted, so not asked")
+        }
+        (None, _) if run.alive_error.is_some() => {
+            Finding::undecided(format!("the {engine} gave no clear answer: {saw}"))
         }
         (None, _) => Finding::undecided("the point has no recorded end, so nobody asked")
             .blaming(Blame::Environment)
@@ -76,14 +97,28 @@ pub(super) fn success_rate(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
         requests.ok,
         requests.planned.saturating_sub(point.evidence.interrupted),
     );
+    let own = own_limits(errors);
     let finding = if rate >= threshold {
         Finding::new(GateStatus::Pass, evidence)
     } else if point.evidence.interrupted > 0 && apart_from_signal.is_none_or(|r| r >= threshold) {
         Finding::undecided(evidence)
             .blaming(Blame::Environment)
             .remedied_by(AGAIN)
+    } else if own.saturating_mul(2) > errors.values().sum::<u64>() {
+        Finding::new(GateStatus::Fail, evidence)
+            .blaming(Blame::Client)
+            .remedied_by(
+                "most of them are the client's own limits: raise load.max_in_flight or the \
+                 limit of open files (ulimit -n), or lower the load",
+            )
     } else {
         Finding::new(GateStatus::Fail, evidence)
     };
     finding.measured(Some(rate)).against(threshold)
+}
+
+/// Requests that the client itself did not send or could not connect, for want of room.
+fn own_limits(errors: &BTreeMap<String, u64>) -> u64 {
+    const OWN: [&str; 3] = ["max_in_flight", "client_limit", "client_panic"];
+    OWN.iter().filter_map(|kind| errors.get(*kind)).sum::<u64>()
 }

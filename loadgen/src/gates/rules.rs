@@ -1,6 +1,7 @@
 //! The table of gates: one row each, and the only place where thresholds stand.
 
-use super::{Blame, Check, client, engine, joined, workload};
+use super::{Blame, Check, client, engine, joined, rows, workload};
+use crate::stats::Percentile;
 
 /// What is fixed about a gate.
 #[derive(Debug, Clone, Copy)]
@@ -35,8 +36,10 @@ pub(super) const EXACT_LENGTH: f64 = 0.95;
 pub(super) const DISPATCH_LAG_MS: f64 = 10.0;
 /// Loop lag, p99 of a second, in milliseconds.
 pub(super) const LOOP_LAG_MS: f64 = 10.0;
-/// Share of a point's seconds whose loop lag must be below its limit.
-pub(super) const CALM_SECONDS: f64 = 0.9;
+/// The share of a point's seconds whose loop lag must be below its limit.
+pub(super) const CALM_SECONDS: Percentile = Percentile::P90;
+/// Chance that a limit which does not hold passes for one that does.
+pub(super) const CERTIFY_RISK: f64 = 0.05;
 
 /// Every gate, in the order in which reports show them.
 pub const RULES: &[Rule] = &[
@@ -46,11 +49,40 @@ pub const RULES: &[Rule] = &[
         measures: "points that ran to their own end",
         threshold: None,
         unit: "points",
-        passes: "every planned point ran and none was interrupted; else UNDECIDED",
+        passes: "every planned point ran to the end it was given, and none was interrupted or ran \
+                 out of prompts; else UNDECIDED",
         why: "points that are missing may be the ones that mattered",
         blame: Blame::Environment,
         remedy: "run it again to its end; what was measured is kept",
         check: Check::Run(engine::run_complete),
+    },
+    Rule {
+        id: "raw_written",
+        needs: "manifest.json",
+        measures: "whether every write to raw/ succeeded",
+        threshold: None,
+        unit: "writes",
+        passes: "the run ended without a failed write; UNDECIDED when loadgen itself was ended",
+        why: "what could not be written is missing from every number, and nobody knows what it was",
+        blame: Blame::Environment,
+        remedy: "make room on the disk of the results directory, or name another one \
+                 (--results-dir), and run again",
+        check: Check::Run(rows::raw_written),
+    },
+    Rule {
+        id: "rows_complete",
+        needs: "manifest.json, requests.jsonl",
+        measures: "records of this point, warm-up included",
+        threshold: None,
+        unit: "records",
+        passes: "one record for each planned arrival, and one for each sequence number up to the \
+                 highest where no number was planned; UNDECIDED when loadgen itself was ended",
+        why: "a record that is lost takes its request out of every denominator: what is left \
+              looks better than what was measured",
+        blame: Blame::Environment,
+        remedy: "requests.jsonl is not as the run left it: restore it (its hash is in \
+                 manifest.json) or run again",
+        check: Check::Point(rows::rows_complete),
     },
     Rule {
         id: "engine_alive",
@@ -88,7 +120,8 @@ pub const RULES: &[Rule] = &[
         why: "at a fixed load that the engine is meant to carry, latencies of the survivors alone \
               flatter; an SLO that allows more failures says that they are a result",
         blame: Blame::Engine,
-        remedy: "look at the errors by kind; lower the load, or state success=… in the SLO if \
+        remedy: "look at the errors by kind (most of them the client's own limits: it points at \
+                 the client); lower the load, or state success=… in the SLO if \
                  failures are what is being measured",
         check: Check::Point(engine::success_rate),
     },
@@ -133,12 +166,14 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "dispatch_lag",
         needs: "requests.jsonl",
-        measures: "p99 of dispatched - intended (the maximum below 100 requests)",
+        measures: "p99 of dispatched - intended (the maximum below 100 requests); in a closed loop \
+                   p90 of dispatched - slot free",
         threshold: Some(DISPATCH_LAG_MS),
         unit: "ms",
-        passes: "at or below 10 ms; NOT_APPLICABLE to a closed loop",
-        why: "a later dispatch is another schedule than the planned one; 10 ms is also the limit \
-              from which a request counts as late",
+        passes: "at or below 10 ms",
+        why: "a later dispatch is another schedule than the planned one, and in a closed loop a \
+              lower load than its concurrency says (no latency holds that time, so one hiccup in \
+              ten is borne); 10 ms is also the limit from which a request counts as late",
         blame: Blame::Client,
         remedy: "give loadgen a free core, or spread the load over fewer requests per second",
         check: Check::Point(client::dispatch_lag),
@@ -159,12 +194,15 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "sample_size",
         needs: "config.resolved.yaml, requests.jsonl",
-        measures: "answers, counted by their effective number (lag-1 autocorrelation of TTFT)",
-        threshold: None,
-        unit: "samples",
-        passes: "at least as many as certify the percentile that the SLO names (59 at p95, 299 at \
-                 p99); else UNDECIDED; NOT_APPLICABLE when no latency limit is claimed",
-        why: "fewer samples cannot show at 95 % confidence that the percentile keeps its limit",
+        measures: "chance of so few misses if the percentile did not keep its limit: P(B <= \
+                   misses), B binomial (n, 1 - p), n the requests by their effective number; of \
+                   the worst limit",
+        threshold: Some(CERTIFY_RISK),
+        unit: "probability",
+        passes: "at or below 0.05 for each latency limit (without a miss 5 samples at p50, 59 at \
+                 p95, 299 at p99; with one 93 at p95); else UNDECIDED; NOT_APPLICABLE when no \
+                 latency limit is claimed or the limits are not met",
+        why: "else the sample cannot show at 95 % confidence that the percentile keeps its limit",
         blame: Blame::Statistics,
         remedy: "measure more requests, or claim a lower percentile (at=p50)",
         check: Check::Point(workload::sample_size),

@@ -43,7 +43,7 @@ pub struct Point {
     pub errors: BTreeMap<String, u64>,
     /// Latencies of measured requests that ended ok.
     pub metrics: Metrics,
-    /// What was completed inside the window.
+    /// What was completed per second of the window.
     pub throughput: Throughput,
     /// What was completed within the limits; absent without limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,10 +121,11 @@ impl Metrics {
     }
 }
 
-/// What was completed inside the window.
+/// What was completed per second of the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Throughput {
-    /// Answers that ended ok inside the window, of whatever phase.
+    /// Answers that ended ok: inside the window, of whatever phase (closed loop), or measured ones
+    /// whenever they ended (open loop).
     pub completed: u64,
     /// Per second of the window.
     pub requests_per_s: Option<f64>,
@@ -135,7 +136,7 @@ pub struct Throughput {
 /// What was completed within the limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Goodput {
-    /// Answers that ended inside the window and kept every latency limit, per second.
+    /// Answers counted by the throughput that kept every latency limit, per second.
     pub requests_per_s: Option<f64>,
     /// Measured answers that kept every limit, of all planned ones.
     pub fraction: Option<f64>,

@@ -1,16 +1,18 @@
 //! Who keeps the limits: single answers (goodput) and the point as a whole (`slo.met`).
 //!
-//! Failed, incomplete and dropped requests are misses and never leave a denominator. At a
+//! Failed, incomplete and dropped requests are misses and never leave a denominator, and so are
+//! requests of an open loop that were sent late: their schedule was not the planned one. At a
 //! percentile a latency limit holds when that share of all planned requests kept it, which is
 //! the nearest-rank percentile with misses counted as infinitely slow.
 
 use inferscope_shared::definitions as defs;
-use inferscope_shared::definitions::arithmetic::{fraction, per_second};
+use inferscope_shared::definitions::arithmetic::fraction;
 use inferscope_shared::record::request::{Outcome, RequestRecord};
 
 use super::aggregate::{Goodput, Requests, SloCheck, SloResult};
 use super::series::{answer_end, between_ms, origin, tpot_ms};
 use crate::slo::Slo;
+use crate::stats::Ordered;
 
 /// Whether one answer keeps one limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,18 +36,42 @@ pub struct Judge {
     unknown_tpot: u64,
 }
 
+/// What a point's numbers say about its limits.
+#[derive(Debug)]
+pub struct Judged {
+    /// What was completed within the limits.
+    pub goodput: Goodput,
+    /// Whether the limits hold.
+    pub slo: SloResult,
+    /// What each latency limit was judged by.
+    pub samples: Vec<Sample>,
+}
+
+/// What one latency limit was judged by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// `ttft_ms`, `tpot_ms` or `e2e_ms`.
+    pub metric: &'static str,
+    /// Planned requests that the limit applies to.
+    pub planned: u64,
+    /// Those that did not keep it, whatever the reason.
+    pub misses: u64,
+    /// Independent values per value, at most 1.
+    pub worth: f64,
+}
+
 #[derive(Debug, Default)]
 struct Track {
     /// Values of answers that have one.
-    values: Vec<f64>,
+    values: Ordered,
     /// Answers that the limit does not apply to.
     not_applicable: u64,
 }
 
 impl Track {
-    fn add(&mut self, kept: Kept) {
+    fn add(&mut self, record: &RequestRecord, kept: Kept) {
         match kept {
-            Kept::Value(ms) => self.values.push(ms),
+            Kept::Value(ms) => self.values.extend(record.dispatched_ns, Some(ms)),
             Kept::NotApplicable => self.not_applicable += 1,
             Kept::Unknown => {}
         }
@@ -76,6 +102,7 @@ impl Judge {
         };
         let limits = self.slo.limits;
         record.outcome == Outcome::Ok
+            && !(open_loop && record.late)
             && within(limits.ttft_ms, ttft(record, open_loop))
             && within(limits.tpot_ms, tpot(record))
             && within(limits.e2e_ms, e2e(record, open_loop))
@@ -84,22 +111,19 @@ impl Judge {
     /// Takes a measured answer that ended ok.
     pub fn ok(&mut self, record: &RequestRecord, open_loop: bool) {
         self.good += u64::from(self.is_good(record, open_loop));
-        self.ttft.add(ttft(record, open_loop));
-        self.e2e.add(e2e(record, open_loop));
+        if open_loop && record.late {
+            return;
+        }
+        self.ttft.add(record, ttft(record, open_loop));
+        self.e2e.add(record, e2e(record, open_loop));
         let tpot = tpot(record);
-        self.tpot.add(tpot);
+        self.tpot.add(record, tpot);
         self.unknown_tpot += u64::from(tpot == Kept::Unknown);
     }
 
-    /// Goodput and verdict over the limits. `good_in_window` are the good answers that ended
-    /// inside a window of `window_ns`.
+    /// Goodput and verdict over the limits. `good_per_s` is the rate of good answers.
     #[must_use]
-    pub fn finish(
-        mut self,
-        requests: Requests,
-        good_in_window: u64,
-        window_ns: u64,
-    ) -> (Goodput, SloResult) {
+    pub fn finish(mut self, requests: Requests, good_per_s: Option<f64>) -> Judged {
         let success_rate = fraction(requests.ok, requests.planned);
         let shortfall = match (self.slo.success, success_rate) {
             (Some(limit), Some(rate)) if rate < limit => Some(format!(
@@ -123,19 +147,28 @@ impl Judge {
             }
         } else {
             Goodput {
-                requests_per_s: per_second(good_in_window, window_ns),
+                requests_per_s: good_per_s,
                 fraction: fraction(self.good, requests.planned),
                 good: self.good,
                 reason: no_count.clone(),
             }
         };
-        let slo = self.verdict(requests, success_rate);
-        (goodput, slo)
+        let (slo, samples) = self.verdict(requests, success_rate);
+        Judged {
+            goodput,
+            slo,
+            samples,
+        }
     }
 
-    fn verdict(&mut self, requests: Requests, success_rate: Option<f64>) -> SloResult {
+    fn verdict(
+        &mut self,
+        requests: Requests,
+        success_rate: Option<f64>,
+    ) -> (SloResult, Vec<Sample>) {
         let limits = self.slo.limits;
         let mut checks = Vec::new();
+        let mut samples = Vec::new();
         let mut reasons = Vec::new();
         if let Some(limit) = self.slo.success {
             checks.push(SloCheck {
@@ -151,7 +184,9 @@ impl Judge {
             (&defs::E2E, limits.e2e_ms, &mut self.e2e),
         ] {
             if let Some(limit) = limit {
-                checks.push(check(definition.symbol, limit, track, requests, &self.slo));
+                let planned = requests.planned.saturating_sub(track.not_applicable);
+                checks.push(check(definition.symbol, limit, track, planned, &self.slo));
+                samples.push(sample(definition.symbol, limit, track, planned));
             }
         }
         for it in checks.iter().filter(|it| it.met != Some(true)) {
@@ -164,33 +199,49 @@ impl Judge {
         } else {
             Some(true)
         };
-        SloResult {
+        let result = SloResult {
             met,
             at: self.slo.at.to_string(),
             limits,
             success: self.slo.success,
             checks,
             reasons,
-        }
+        };
+        (result, samples)
     }
 }
 
-fn check(symbol: &str, limit: f64, track: &mut Track, requests: Requests, slo: &Slo) -> SloCheck {
-    track.values.sort_unstable_by(f64::total_cmp);
-    // Answers that the limit does not apply to leave this percentile on both sides.
-    let planned =
-        usize::try_from(requests.planned.saturating_sub(track.not_applicable)).unwrap_or(0);
+/// `planned` is without the answers that the limit does not apply to, which leave this
+/// percentile on both sides.
+fn check(symbol: &str, limit: f64, track: &Track, planned: u64, slo: &Slo) -> SloCheck {
+    let mut values: Vec<f64> = track.values.values().collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let planned = usize::try_from(planned).unwrap_or(0);
     let value = slo
         .at
         .rank(planned)
         .checked_sub(1)
-        .and_then(|rank| track.values.get(rank).copied());
+        .and_then(|rank| values.get(rank).copied());
     let enough = planned >= slo.at.values_needed();
     SloCheck {
         metric: symbol.to_owned(),
         limit,
         value: value.filter(|_| enough),
         met: enough.then(|| value.is_some_and(|ms| ms <= limit)),
+    }
+}
+
+fn sample(metric: &'static str, limit: f64, track: &mut Track, planned: u64) -> Sample {
+    let kept = track.values.values().filter(|&ms| ms <= limit).count() as u64;
+    let worth = match track.values.len() {
+        0 => 1.0,
+        n => track.values.effective() / n as f64,
+    };
+    Sample {
+        metric,
+        planned,
+        misses: planned.saturating_sub(kept),
+        worth,
     }
 }
 
@@ -216,8 +267,8 @@ fn reason(check: &SloCheck, requests: Requests, slo: &Slo) -> String {
             slo.at
         ),
         (Some(_), None) => format!(
-            "{metric} {} of planned requests falls among those without an answer ({} of {} ended ok)",
-            slo.at, requests.ok, requests.planned
+            "{metric} {} of planned requests falls among those without an answer that counts ({} of {} ended ok, {} late)",
+            slo.at, requests.ok, requests.planned, requests.late
         ),
     }
 }

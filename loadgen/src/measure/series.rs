@@ -6,7 +6,7 @@ use inferscope_shared::record::delta;
 use inferscope_shared::record::request::{EventKind, RequestRecord};
 
 use super::aggregate::Metrics;
-use crate::stats::Summary;
+use crate::stats::{Ordered, Summary};
 
 /// Milliseconds from `from` to `to`, negative when `to` is the earlier one.
 pub(crate) fn between_ms(from: Option<MonoNs>, to: Option<MonoNs>) -> Option<f64> {
@@ -36,30 +36,31 @@ pub(crate) fn tpot_ms(record: &RequestRecord) -> Option<f64> {
 /// Values of one point, in milliseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
-    pub ttft: Vec<f64>,
-    ttft_from_sent: Vec<f64>,
-    first_event: Vec<f64>,
-    tpot: Vec<f64>,
+    pub ttft: Ordered,
+    ttft_from_sent: Ordered,
+    first_event: Ordered,
+    tpot: Ordered,
     pub itl_event: Vec<f64>,
     itl_token: Vec<f64>,
     answers_with_gaps: usize,
     answers_with_token_gaps: usize,
-    e2e: Vec<f64>,
-    e2e_from_sent: Vec<f64>,
-    dispatch_lag: Vec<f64>,
-    connect: Vec<f64>,
+    e2e: Ordered,
+    e2e_from_sent: Ordered,
+    dispatch_lag: Ordered,
+    connect: Ordered,
     pub output_events: u64,
 }
 
 impl Series {
     /// A measured request that was sent, however it ended.
     pub fn sent(&mut self, record: &RequestRecord) {
+        let at = record.dispatched_ns;
         let lag = between_ms(record.intended_ns, record.sent_start_ns);
-        self.dispatch_lag.extend(lag);
+        self.dispatch_lag.extend(at, lag);
         if !record.connect.reused {
             let ready = record.connect.tls_ns.or(record.connect.tcp_ns);
             self.connect
-                .extend(between_ms(record.connect.start_ns, ready));
+                .extend(at, between_ms(record.connect.start_ns, ready));
         }
     }
 
@@ -68,14 +69,15 @@ impl Series {
         let origin = origin(record, open_loop);
         let sent = record.sent_start_ns;
         let end = answer_end(record);
-        self.ttft.extend(between_ms(origin, record.first_output_ns));
-        self.ttft_from_sent
-            .extend(between_ms(sent, record.first_output_ns));
+        let at = record.dispatched_ns;
+        let first = record.first_output_ns;
+        self.ttft.extend(at, between_ms(origin, first));
+        self.ttft_from_sent.extend(at, between_ms(sent, first));
         self.first_event
-            .extend(between_ms(origin, record.first_event_ns));
-        self.tpot.extend(tpot_ms(record));
-        self.e2e.extend(between_ms(origin, end));
-        self.e2e_from_sent.extend(between_ms(sent, end));
+            .extend(at, between_ms(origin, record.first_event_ns));
+        self.tpot.extend(at, tpot_ms(record));
+        self.e2e.extend(at, between_ms(origin, end));
+        self.e2e_from_sent.extend(at, between_ms(sent, end));
         self.gaps(record);
     }
 
@@ -105,22 +107,23 @@ impl Series {
         }
     }
 
-    /// The distributions. Gaps of one answer depend on each other, so their intervals count each
+    /// The distributions. Values of requests may depend on those before them, and their intervals
+    /// count them by their effective number. Gaps of one answer depend on each other, so their intervals count each
     /// answer once. Gaps per token are given only when every answer has them.
     pub fn summarise(self) -> Metrics {
         let all_have = self.answers_with_token_gaps == self.answers_with_gaps;
         let itl_token = if all_have { self.itl_token } else { Vec::new() };
         Metrics {
-            ttft_ms: Summary::of(self.ttft),
-            ttft_from_sent_ms: Summary::of(self.ttft_from_sent),
-            first_event_ms: Summary::of(self.first_event),
-            tpot_ms: Summary::of(self.tpot),
+            ttft_ms: self.ttft.summary(),
+            ttft_from_sent_ms: self.ttft_from_sent.summary(),
+            first_event_ms: self.first_event.summary(),
+            tpot_ms: self.tpot.summary(),
             itl_event_ms: Summary::of_groups(self.itl_event, self.answers_with_gaps),
             itl_token_ms: Summary::of_groups(itl_token, self.answers_with_gaps),
-            e2e_ms: Summary::of(self.e2e),
-            e2e_from_sent_ms: Summary::of(self.e2e_from_sent),
-            dispatch_lag_ms: Summary::of(self.dispatch_lag),
-            connect_ms: Summary::of(self.connect),
+            e2e_ms: self.e2e.summary(),
+            e2e_from_sent_ms: self.e2e_from_sent.summary(),
+            dispatch_lag_ms: self.dispatch_lag.summary(),
+            connect_ms: self.connect.summary(),
         }
     }
 }

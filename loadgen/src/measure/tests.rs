@@ -101,8 +101,100 @@ fn throughput_of_overlapping_slots_is_not_reported_too_slow() {
     }
     let mut it = Synthetic::direct(all);
     it.rows.remove(0);
+    it.as_planned();
     let rate = only_point(&it).throughput.requests_per_s.unwrap();
     assert!((rate - 10.0).abs() < 0.3, "{rate}");
+}
+
+/// An open loop at 20 arrivals a second, each answered after 2 s.
+fn steady(n: u64) -> Synthetic {
+    let mut rows: Vec<RequestRecord> = (1..=n)
+        .map(|seq| {
+            let mut it = row(POINT, seq, 1_000 + seq * 50);
+            let sent = it.sent_start_ns.unwrap();
+            let at = |ms: u64| Some(sent.plus_ns(ms * MS));
+            (it.first_output_ns, it.last_output_ns) = (at(2_000), at(2_040));
+            (it.done_ns, it.end_ns) = (at(2_040), at(2_041));
+            it
+        })
+        .collect();
+    rows.sort_by_key(|r| r.end_ns);
+    let mut it = Synthetic::direct(rows);
+    it.manifest.points[0].load.kind = LoadKind::Rate;
+    it.slo = Some("ttft=3s,at=p50");
+    it
+}
+
+#[test]
+fn an_open_loop_counts_every_measured_answer_over_its_window() {
+    let point = only_point(&steady(80));
+    assert_eq!(point.window.seconds, Some(3.95));
+    assert_eq!(point.throughput.completed, 80);
+    assert_eq!(point.throughput.requests_per_s, Some(80.0 / 3.95));
+    assert_eq!(point.throughput.output_tokens_per_s, Some(400.0 / 3.95));
+    let goodput = point.goodput.unwrap();
+    assert_eq!((goodput.good, goodput.fraction), (80, Some(1.0)));
+    assert_eq!(goodput.requests_per_s, point.throughput.requests_per_s);
+}
+
+#[test]
+fn a_late_request_of_an_open_loop_misses_its_limits_and_one_of_a_closed_loop_cannot_be_late() {
+    let mut it = steady(80);
+    for seq in 1..=50 {
+        it.change(POINT, seq, |r| r.late = true);
+    }
+    let point = only_point(&it);
+    let goodput = point.goodput.unwrap();
+    assert_eq!((goodput.good, goodput.fraction), (30, Some(30.0 / 80.0)));
+    assert_eq!(goodput.requests_per_s, Some(30.0 / 3.95));
+    let slo = point.slo.unwrap();
+    assert_eq!((slo.met, slo.checks[0].value), (Some(false), None));
+    assert!(slo.reasons[0].contains("50 late"), "{:?}", slo.reasons);
+
+    it.manifest.points[0].load.kind = LoadKind::Concurrency;
+    assert_eq!(only_point(&it).goodput.unwrap().good, 80);
+}
+
+#[test]
+fn an_interval_widens_where_a_slow_request_follows_a_slow_one() {
+    let values = |order: fn(u64) -> u64| {
+        let mut all = rows(200);
+        for it in &mut all {
+            let late = order(it.seq) * MS / 10;
+            it.first_output_ns = it.first_output_ns.map(|t| t.plus_ns(late));
+        }
+        only_point(&Synthetic::direct(all)).metrics.ttft_ms
+    };
+    let mixed = values(|seq| seq * 83 % 200);
+    let drifting = values(|seq| seq % 200);
+    assert_eq!((mixed.n, mixed.p50), (drifting.n, drifting.p50));
+    assert!(mixed.ci95.p50.is_some());
+    assert_eq!(drifting.ci95.p50, None, "worth about one value");
+}
+
+#[test]
+fn counts_from_outside_that_overflow_are_borne() {
+    let mut it = Synthetic::direct(rows(3));
+    for seq in 1..=3 {
+        it.change(POINT, seq, |r| {
+            r.completion_tokens = Some(u64::MAX);
+            r.prompt_tokens = Some(u64::MAX);
+        });
+    }
+    let point = only_point(&it);
+    assert_eq!(point.tokens.completion.sum, Some(u64::MAX));
+    assert!(point.throughput.output_tokens_per_s.unwrap().is_finite());
+
+    let mut it = Synthetic::new(3);
+    for record in it.records.as_mut().unwrap() {
+        record.t_accept_ns = inferscope_shared::clock::MonoNs(u64::MAX / 2);
+        record.t_first_output_ns = Some(u64::MAX);
+        record.t_first_byte_ns = Some(0);
+        for all in [&mut record.chunks.events, &mut record.chunks.end_offset] {
+            all.fill(u64::MAX);
+        }
+    }
+    it.analyze();
 }
 
 #[test]

@@ -202,7 +202,6 @@ fn speaks(gate: &Gate) -> bool {
 /// One gate in one line.
 #[must_use]
 pub fn gate_line(gate: &Gate) -> String {
-    let blame = serde_json::to_string(&gate.blame).unwrap_or_default();
     let mut line = format!("{} {} [{}]", gate.status.label(), gate.id, gate.scope);
     if let Some(measured) = gate.measured {
         line.push_str(&format!(": {}", super::numbers::short(measured)));
@@ -217,7 +216,7 @@ pub fn gate_line(gate: &Gate) -> String {
     if speaks(gate) {
         line.push_str(&format!(
             "\n  points at: {}; remedy: {}",
-            blame.trim_matches('"'),
+            gate.blame.label(),
             gate.remedy
         ));
     }

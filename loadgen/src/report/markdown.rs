@@ -100,7 +100,6 @@ fn verdict(out: &mut String, analysis: &Analysis) {
         .collect();
     if !open.is_empty() {
         for gate in open {
-            let blame = serde_json::to_string(&gate.blame).unwrap_or_default();
             let _ = writeln!(
                 out,
                 "- **{} {}** ({}): {} Points at: {}. Remedy: {}.",
@@ -108,7 +107,7 @@ fn verdict(out: &mut String, analysis: &Analysis) {
                 gate.id,
                 gate.scope,
                 sentence(&gate.evidence),
-                blame.trim_matches('"'),
+                gate.blame.label(),
                 gate.remedy
             );
         }

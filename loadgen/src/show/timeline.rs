@@ -36,34 +36,59 @@ pub struct Entry {
     pub what: String,
 }
 
-/// Finds a request by its id, the gateway's id, or the end of the client's (`c4.17`).
+/// Ids that a refusal names.
+const CANDIDATES: usize = 6;
+
+/// Finds a request by its id, the gateway's id, or the end of the client's (`c4.17`) where only
+/// one ends like that.
 pub(crate) fn of(run: &RunDir, id: &str) -> Result<Timeline, AnalysisError> {
     let raw = Raw::open(run)?;
+    let row = find(run, id)?;
+    let gateway = match raw.join(run)? {
+        Some(mut join) if join.same_boot() => join.look_up(&row.request_id)?,
+        _ => None,
+    };
+    Ok(Timeline {
+        entries: entries(&row, gateway.as_ref()),
+        client: row,
+        gateway,
+    })
+}
+
+fn find(run: &RunDir, id: &str) -> Result<RequestRecord, AnalysisError> {
     let mut rows = Lines::open(&run.requests())?;
     let suffix = format!(".{id}");
+    let mut found: Option<RequestRecord> = None;
+    let mut others = Vec::new();
     while let Some(at) = rows.read::<RequestRecord>()? {
         let row = at.value;
-        let is_it = row.request_id == id
-            || row.request_id.ends_with(&suffix)
-            || row.gateway_request_id.as_deref() == Some(id);
-        if !is_it {
-            continue;
+        if row.request_id == id || row.gateway_request_id.as_deref() == Some(id) {
+            return Ok(row);
         }
-        let gateway = match raw.join(run)? {
-            Some(mut join) if join.same_boot() => join.look_up(&row.request_id)?,
-            _ => None,
-        };
-        return Ok(Timeline {
-            entries: entries(&row, gateway.as_ref()),
-            client: row,
-            gateway,
-        });
+        if row.request_id.ends_with(&suffix) {
+            if found.is_some() {
+                others.push(row.request_id);
+            } else {
+                found = Some(row);
+            }
+        }
     }
-    Err(AnalysisError::NoSuchRequest {
-        run: run.run_id().to_owned(),
-        id: id.to_owned(),
-        path: run.requests(),
-    })
+    match found {
+        Some(row) if others.is_empty() => Ok(row),
+        Some(row) => Err(AnalysisError::Ambiguous {
+            run: run.run_id().to_owned(),
+            id: id.to_owned(),
+            candidates: std::iter::once(row.request_id)
+                .chain(others)
+                .take(CANDIDATES)
+                .collect(),
+        }),
+        None => Err(AnalysisError::NoSuchRequest {
+            run: run.run_id().to_owned(),
+            id: id.to_owned(),
+            path: run.requests(),
+        }),
+    }
 }
 
 fn entries(row: &RequestRecord, record: Option<&GatewayRecord>) -> Vec<Entry> {

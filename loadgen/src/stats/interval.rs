@@ -65,6 +65,14 @@ fn lag_one(series: &[f64]) -> Option<f64> {
     (variance > 0.0).then(|| covariance / variance)
 }
 
+/// How likely `n` independent values show `misses` or fewer beyond a limit that the percentile
+/// does not keep: `P(B <= misses)`, B binomial (n, 1 - p). At or below 0.05 the limit is
+/// certified at 95 % confidence.
+#[must_use]
+pub fn chance_of_fewer(p: Percentile, n: usize, misses: usize) -> f64 {
+    Binomial::new(n, 1.0 - p.share()).nth(misses).unwrap_or(1.0)
+}
+
 /// Cumulative probabilities of a binomial, for counts from 0.
 struct Binomial {
     n: usize,
@@ -152,6 +160,18 @@ mod tests {
         assert_eq!(certify_needed(Percentile::P90), 29);
         assert_eq!(certify_needed(Percentile::P95), 59);
         assert_eq!(certify_needed(Percentile::P99), 299);
+    }
+
+    #[test]
+    fn a_miss_among_the_samples_asks_for_more_of_them() {
+        let p95 = Percentile::P95;
+        // Wilks' numbers for a one-sided 95/95 limit: 59, 93, 124, 153.
+        for (misses, first) in [(0, 59), (1, 93), (2, 124), (3, 153)] {
+            assert!(chance_of_fewer(p95, first, misses) <= 0.05, "{misses}");
+            assert!(chance_of_fewer(p95, first - 1, misses) > 0.05, "{misses}");
+        }
+        assert_eq!(chance_of_fewer(p95, 0, 0), 1.0);
+        assert_eq!(chance_of_fewer(p95, 3, 7), 1.0);
     }
 
     #[test]

@@ -1,0 +1,150 @@
+//! What gates look at beyond the aggregate: counts and shares of one point's records.
+
+use std::collections::HashSet;
+
+use inferscope_shared::clock::MonoNs;
+use inferscope_shared::definitions::arithmetic::fraction;
+use inferscope_shared::record::request::{RequestRecord, TokensSource};
+
+use super::judge::Sample;
+use super::series::answer_end;
+
+/// What gates look at beyond the aggregate.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Evidence {
+    /// Which records there are.
+    pub rows: Rows,
+    /// Measured answers that ended ok whose stamps are all there and in order.
+    pub timed: Share,
+    /// Measured answers that ended ok with exactly the tokens asked for, of those with a count.
+    pub exact_length: Share,
+    /// Measured requests that ended ok whose tokens the engine counted.
+    pub counted: Share,
+    /// Dispatch after the planned instant by nearest rank, in milliseconds: p99 in an open loop,
+    /// p90 of dispatch after a slot came free in a closed one.
+    pub dispatch_ms: Option<f64>,
+    /// What each latency limit was judged by.
+    pub samples: Vec<Sample>,
+    /// Measured arrivals that a signal dropped or cut.
+    pub interrupted: u64,
+}
+
+/// The records of a point, of whatever phase.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rows {
+    seqs: HashSet<u64>,
+    /// Records whose sequence number had been there before.
+    pub repeated: u64,
+}
+
+impl Rows {
+    /// Records with a sequence number of their own.
+    #[must_use]
+    pub fn found(&self) -> u64 {
+        self.seqs.len() as u64
+    }
+
+    /// Records that the highest sequence number says there must be at least.
+    #[must_use]
+    pub fn at_least(&self) -> u64 {
+        self.seqs
+            .iter()
+            .max()
+            .map_or(0, |seq| seq.saturating_add(1))
+    }
+}
+
+/// So many of so many, with one that is not among them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Those that are.
+    pub part: u64,
+    /// All.
+    pub whole: u64,
+    /// The first that is not, and why.
+    pub first_miss: Option<String>,
+}
+
+impl Share {
+    fn add(&mut self, miss: Option<impl FnOnce() -> String>) {
+        self.whole += 1;
+        match miss {
+            None => self.part += 1,
+            Some(why) => {
+                self.first_miss.get_or_insert_with(why);
+            }
+        }
+    }
+
+    /// The share; `None` of nothing.
+    #[must_use]
+    pub fn fraction(&self) -> Option<f64> {
+        fraction(self.part, self.whole)
+    }
+}
+
+impl Evidence {
+    /// Any record.
+    pub(super) fn row(&mut self, seq: u64) {
+        self.rows.repeated += u64::from(!self.rows.seqs.insert(seq));
+    }
+
+    /// A measured answer that ended ok; `asked` are the output tokens that it was asked for.
+    pub(super) fn ok(&mut self, record: &RequestRecord, asked: Option<u64>, open_loop: bool) {
+        let id = &record.request_id;
+        self.timed
+            .add(timing_fault(record, open_loop).map(|why| move || format!("{id}: {why}")));
+        let uncounted = record.tokens_source == TokensSource::Unknown;
+        self.counted
+            .add(uncounted.then_some(|| format!("{id} has no token count")));
+        if let (Some(asked), Some(got)) = (asked, record.completion_tokens) {
+            self.exact_length.add(
+                (asked != got)
+                    .then_some(|| format!("{id} has {got} tokens, {asked} were asked for")),
+            );
+        }
+    }
+}
+
+/// What is missing or out of order among the stamps of an answer that ended ok.
+fn timing_fault(record: &RequestRecord, open_loop: bool) -> Option<String> {
+    let has_output = record.first_output_ns.is_some();
+    let stamps = [
+        ("intended_ns", record.intended_ns, open_loop),
+        ("dispatched_ns", record.dispatched_ns, true),
+        ("sent_start_ns", record.sent_start_ns, true),
+        ("head_ns", record.head_ns, true),
+        ("first_event_ns", record.first_event_ns, has_output),
+        (
+            "first_output_ns",
+            record.first_output_ns,
+            record.completion_tokens > Some(0),
+        ),
+        ("last_output_ns", record.last_output_ns, has_output),
+        ("the answer's end", answer_end(record), true),
+    ];
+    let mut before: Option<(&str, MonoNs)> = None;
+    for (name, at, needed) in stamps {
+        let Some(at) = at else {
+            if needed {
+                return Some(format!("{name} is missing"));
+            }
+            continue;
+        };
+        if let Some((earlier, _)) = before.filter(|(_, t)| at < *t) {
+            return Some(format!("{name} lies before {earlier}"));
+        }
+        before = Some((name, at));
+    }
+    let events = &record.events;
+    let n = events.at_ns.len();
+    let equal = [
+        events.end_offset.len(),
+        events.kind.len(),
+        events.tokens.len(),
+    ];
+    equal
+        .iter()
+        .any(|&len| len != n)
+        .then(|| "series of events differ in length".to_owned())
+}
