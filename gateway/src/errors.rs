@@ -7,156 +7,21 @@
 //!
 //! Messages name the object, the value (bounded, and never a credential) and the remedy.
 
+mod kind;
+
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
 
-const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+pub use kind::Kind;
+use kind::Row;
 
-const INVALID: &str = "invalid_request_error";
-const AUTHENTICATION: &str = "authentication_error";
-const PERMISSION: &str = "permission_error";
-const SERVER: &str = "server_error";
+const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Longest part of a client's text that a message repeats, in characters.
 const MAX_QUOTED: usize = 100;
-
-/// One row of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Row {
-    label: &'static str,
-    status: StatusCode,
-    openai_type: &'static str,
-    code: &'static str,
-    retryable: bool,
-    message: &'static str,
-}
-
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident: $label:literal, $status:ident, $ty:expr, $code:literal, $retry:literal, $message:literal;)+) => {
-        /// Why the gateway says no.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Kind { $($(#[$doc])* $kind,)+ }
-
-        impl Kind {
-            /// Every kind, in the order of the table.
-            pub const ALL: &[Self] = &[$(Self::$kind,)+];
-
-            const fn row(self) -> Row {
-                match self {
-                    $(Self::$kind => Row {
-                        label: $label,
-                        status: StatusCode::$status,
-                        openai_type: $ty,
-                        code: $code,
-                        retryable: $retry,
-                        message: $message,
-                    },)+
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// No credential was shown.
-    CredentialMissing: "credential_missing", UNAUTHORIZED, AUTHENTICATION, "invalid_api_key", false,
-        "no API key was given: send `Authorization: Bearer KEY` or `x-api-key: KEY`";
-    /// The credential is none of ours.
-    CredentialInvalid: "credential_invalid", UNAUTHORIZED, AUTHENTICATION, "invalid_api_key", false,
-        "the API key is not known here: check it, or ask the operator for a new one";
-    /// More than one credential.
-    CredentialAmbiguous: "credential_ambiguous", BAD_REQUEST, INVALID, "ambiguous_credentials", false,
-        "more than one credential was sent: send Authorization or x-api-key, once";
-    /// The path has parts that could be read in two ways.
-    PathUnclear: "path_unclear", BAD_REQUEST, INVALID, "invalid_path", false,
-        "the path holds dot segments, %-codes or doubled slashes: send the plain path";
-    /// No such path.
-    RouteUnknown: "route_unknown", NOT_FOUND, INVALID, "unknown_url", false,
-        "the path is not served here";
-    /// The path takes another method.
-    MethodNotAllowed: "method_not_allowed", METHOD_NOT_ALLOWED, INVALID, "method_not_allowed", false,
-        "the path takes another method";
-    /// No such model.
-    ModelUnknown: "model_unknown", NOT_FOUND, INVALID, "model_not_found", false,
-        "the model does not exist";
-    /// The caller may not use the model.
-    ModelForbidden: "model_forbidden", FORBIDDEN, PERMISSION, "model_not_allowed", false,
-        "this key may not use the model";
-    /// The model decides the pool and was not named.
-    ModelMissing: "model_missing", BAD_REQUEST, INVALID, "missing_model", false,
-        "the request names no model: set `model` in the body";
-    /// The request is no HTTP that can be relayed.
-    Malformed: "malformed_request", BAD_REQUEST, INVALID, "malformed_request", false,
-        "the request is not well-formed HTTP/1.1: check the client, and any proxy before this gateway";
-    /// The body can't be used.
-    BodyInvalid: "body_invalid", BAD_REQUEST, INVALID, "invalid_body", false,
-        "the body cannot be used";
-    /// The body is over the limit.
-    BodyTooLarge: "body_too_large", PAYLOAD_TOO_LARGE, INVALID, "request_too_large", false,
-        "the body is too large";
-    /// Head or body came too slowly.
-    RequestTimeout: "request_timeout", REQUEST_TIMEOUT, INVALID, "request_timeout", false,
-        "the request was not sent in time: send head and body without pauses";
-    /// The gateway is about to stop.
-    Draining: "draining", SERVICE_UNAVAILABLE, SERVER, "draining", true,
-        "this gateway is shutting down: try again, another one will answer";
-    /// The engine's port did not answer.
-    ConnectTimeout: "connect_timeout", GATEWAY_TIMEOUT, SERVER, "engine_unreachable", true,
-        "the engine could not be reached in time";
-    /// The engine's port is closed.
-    ConnectRefused: "connect_refused", BAD_GATEWAY, SERVER, "engine_unreachable", true,
-        "the engine refused the connection: it may be starting or down";
-    /// The engine can't be reached for another reason.
-    ConnectFailed: "connect_failed", BAD_GATEWAY, SERVER, "engine_unreachable", true,
-        "the engine could not be reached";
-    /// The engine's name has no address.
-    Unresolved: "unresolved", BAD_GATEWAY, SERVER, "engine_unreachable", true,
-        "the engine's host name has no address";
-    /// No engine is left to try.
-    NoEndpoint: "no_endpoint", SERVICE_UNAVAILABLE, SERVER, "engine_unreachable", true,
-        "no engine is available for this model";
-    /// The engine fell silent on the connection.
-    Idle: "idle", GATEWAY_TIMEOUT, SERVER, "engine_timeout", false,
-        "the engine's connection fell silent";
-    /// No first byte in time.
-    FirstByteTimeout: "first_byte_timeout", GATEWAY_TIMEOUT, SERVER, "engine_timeout", false,
-        "the engine did not begin to answer in time";
-    /// A stream fell silent.
-    BetweenEventsTimeout: "between_events_timeout", GATEWAY_TIMEOUT, SERVER, "engine_timeout", false,
-        "the engine's stream fell silent";
-    /// The whole took too long.
-    TotalTimeout: "total_timeout", GATEWAY_TIMEOUT, SERVER, "engine_timeout", false,
-        "the request took longer than this gateway allows";
-    /// The drain's time was up.
-    Drain: "drain", SERVICE_UNAVAILABLE, SERVER, "draining", true,
-        "this gateway had to shut down before the answer was complete";
-    /// The engine answered what is no HTTP.
-    BadResponse: "bad_response", BAD_GATEWAY, SERVER, "engine_failed", false,
-        "the engine's answer is not well-formed HTTP";
-    /// The engine reset the connection.
-    Reset: "reset", BAD_GATEWAY, SERVER, "engine_failed", false,
-        "the engine broke the connection off";
-    /// The engine's answer ended early.
-    Truncated: "truncated", BAD_GATEWAY, SERVER, "engine_failed", false,
-        "the engine's answer ended before it was complete";
-    /// The engine closed before it answered.
-    ClosedBeforeAnswer: "closed_before_answer", BAD_GATEWAY, SERVER, "engine_failed", false,
-        "the engine closed the connection before it answered";
-    /// A fault of the gateway.
-    Internal: "internal", INTERNAL_SERVER_ERROR, SERVER, "internal_error", false,
-        "the gateway failed on this request; its log says why";
-}
-
-impl Kind {
-    /// Its name in records and metrics.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        self.row().label
-    }
-}
 
 /// A no, with its words for one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
