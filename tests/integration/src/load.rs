@@ -1,5 +1,6 @@
 //! Runs of the load generator and the evidence they leave.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -123,6 +124,49 @@ impl Run {
     /// It is missing or no JSON.
     pub fn json(&self, path: &Path) -> Result<Value> {
         serde_json::from_str(&self.text(path)?).with_context(|| path.display().to_string())
+    }
+
+    /// Fails unless every point has a record of its own for each planned arrival, warm-up included.
+    ///
+    /// # Errors
+    /// The point that has another number of records, and both numbers.
+    pub fn every_arrival_has_its_record(&self) -> Result<()> {
+        let manifest = self.json(&self.raw("manifest.json"))?;
+        let requests = self.requests()?;
+        for point in manifest["points"].as_array().context("points")? {
+            let id = point["point_id"].as_str().context("point_id")?;
+            let planned = point["planned"].as_u64().context("planned")?;
+            let planned = planned + point["warmup"].as_u64().context("warmup")?;
+            let seqs: BTreeSet<u64> = requests
+                .iter()
+                .filter(|r| r.point_id == id)
+                .map(|r| r.seq)
+                .collect();
+            let rows = requests.iter().filter(|r| r.point_id == id).count();
+            ensure!(
+                rows as u64 == planned && seqs.len() == rows,
+                "{id}: {rows} records, {} of them different, for {planned} planned arrivals",
+                seqs.len()
+            );
+        }
+        Ok(())
+    }
+
+    /// What a gate found, over all its scopes.
+    ///
+    /// # Errors
+    /// There is no `validation.json`, or no such gate in it.
+    pub fn gate(&self, id: &str) -> Result<Vec<String>> {
+        let validation = self.json(&self.raw("validation.json"))?;
+        let found: Vec<String> = validation["gates"]
+            .as_array()
+            .context("gates")?
+            .iter()
+            .filter(|g| g["id"] == id)
+            .filter_map(|g| g["status"].as_str().map(str::to_owned))
+            .collect();
+        ensure!(!found.is_empty(), "no gate {id}");
+        Ok(found)
     }
 
     /// The verdict's word.

@@ -299,6 +299,8 @@ fn an_interrupted_run_keeps_what_was_measured() -> Result<()> {
             "{name}: not marked as interrupted"
         );
         ensure!(run.requests()?.len() >= 50);
+        run.every_arrival_has_its_record()?;
+        ensure!(run.gate("rows_complete")? == ["PASS"]);
         ensure!(
             run.processed("aggregate.json").is_file(),
             "{name}: what was measured is not in an aggregate"
@@ -324,6 +326,7 @@ fn an_engine_that_dies_ends_the_run_and_is_named_by_the_verdict() -> Result<()> 
     let output = child.wait_with_output()?;
     let run = lab.finished("died", &output);
     ensure!(run.code == Some(3), "exit {:?}\n{}", run.code, run.stderr);
+    run.every_arrival_has_its_record()?;
     let requests = run.requests()?;
     ensure!(
         requests.iter().any(|r| r.outcome == Outcome::Failed),

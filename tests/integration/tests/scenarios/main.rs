@@ -10,4 +10,5 @@ mod play;
 mod real_engine;
 mod requests;
 mod runs;
+mod schedules;
 mod stalled;
