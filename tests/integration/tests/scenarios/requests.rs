@@ -284,3 +284,56 @@ fn an_engine_that_is_not_there_gets_502_at_once() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn r10_doubtful_framing_is_refused_and_ends_the_connection() -> Result<()> {
+    let engine = play::engine(&[Script::new().json("200 OK", ANSWER)])?;
+    let gateway = Gateway::open(&engine.addr().to_string())?;
+    let start = format!("POST {CHAT} HTTP/1.1\r\nhost: t\r\n");
+    let hidden = "GET /v1/models?hidden HTTP/1.1\r\nhost: t\r\n\r\n";
+    let doubtful = [
+        "content-length: 6\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nX",
+        "transfer-encoding: chunked\r\ncontent-length: 6\r\n\r\n0\r\n\r\nX",
+        "transfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        "transfer-encoding : chunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\nzz\r\n",
+        "transfer-encoding: chunked\r\n\r\n-10\r\n",
+        "transfer-encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
+    ];
+    for request in doubtful {
+        let mut client = Client::connect(&gateway.data)?;
+        client.send(format!("{start}{request}").as_bytes())?;
+        let answer = client.answer().with_context(|| request.to_owned())?;
+        ensure!(answer.status == 400, "{request:?}: {}", answer.status);
+        // The peer may have closed already; what counts is that nobody answers.
+        let _ = client.send(hidden.as_bytes());
+        ensure!(
+            !matches!(client.more(), Ok(Some(_))),
+            "{request:?}: answered twice"
+        );
+    }
+    let seen = engine.requests();
+    ensure!(seen.is_empty(), "the engine got {} requests", seen.len());
+    Ok(())
+}
+
+#[test]
+fn an_unasked_switch_of_protocols_is_a_bad_answer() -> Result<()> {
+    let head = [("connection", "upgrade"), ("upgrade", "websocket")];
+    let script = Script::new()
+        .head("101 Switching Protocols", &head)
+        .raw("raw bytes")
+        .hold();
+    let engine = play::engine(&[script])?;
+    let gateway = Gateway::open(&engine.addr().to_string())?;
+    let answer = http::post(&gateway.data, CHAT, &[], &body(MODEL, 50))?;
+    is_refusal(&answer, 502)?;
+    let record = gateway.records_when(1)?.pop().context("no record")?;
+    ensure!(
+        record.error_kind.as_deref() == Some("bad_response"),
+        "{:?}",
+        record.error_kind
+    );
+    Ok(())
+}
