@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::config;
 use crate::errors::Refusal;
-use crate::upstream::Address;
+use crate::upstream::address::Address;
 
 /// One engine.
 #[derive(Debug)]
