@@ -11,4 +11,5 @@ mod real_engine;
 mod requests;
 mod runs;
 mod schedules;
+mod slow;
 mod stalled;
