@@ -8,7 +8,7 @@ mod prepare;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -180,7 +180,7 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         )
         .map_err(|e| failed("feed", e))?;
         let end = drive::run_point(&session, &arms[point.arm], &plan, index, jobs).await;
-        let alive = arms[point.arm].probe.insist(PATIENCE).await;
+        let alive = still_alive(&arms[point.arm].probe, interrupt.clone()).await;
         let after = scraper.snapshot(&point.id, When::After).await;
         note(after, &run.server_metrics());
         let about = &mut manifest.points[index];
@@ -218,14 +218,37 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
     manifest.finished = true;
     manifest.disk_error.clone_from(&disk_error);
     manifest.artifacts = inventory::take(&run, &reasons);
+    // A disk that ran full must still take the file that says so.
+    let _ = std::fs::remove_file(reserve(&run));
     manifest
         .write(&run.manifest())
-        .map_err(|e| failed(run.manifest().display(), e))?;
+        .map_err(|e| match &disk_error {
+            Some(first) => failed(first, format!("then {}: {e}", run.manifest().display())),
+            None => failed(run.manifest().display(), e),
+        })?;
     Ok(Done {
         run,
         interrupted,
         disk_error,
     })
+}
+
+/// Space that is kept for the last manifest while the run goes on.
+fn reserve(run: &RunDir) -> PathBuf {
+    run.raw().join(".reserve")
+}
+
+/// Larger than any manifest but those of very many points.
+const RESERVE_BYTES: usize = 128 * 1024;
+
+/// What a point left of arm and engine; whoever interrupts is not made to wait for slow ones.
+async fn still_alive(probe: &Probe, mut interrupt: watch::Receiver<bool>) -> health::Found {
+    tokio::select! {
+        biased;
+        _ = interrupt.wait_for(|i| *i) => {}
+        found = probe.insist(PATIENCE) => return found,
+    }
+    probe.ask().await
 }
 
 /// Lists the run's files once more, after the analysis has added its own.
@@ -271,6 +294,7 @@ fn create(
         let yaml = config.to_yaml();
         std::fs::write(run.config(), &yaml)?;
         manifest.config_sha256 = Some(hex::encode(Sha256::digest(yaml.as_bytes())));
+        std::fs::write(reserve(run), vec![0; RESERVE_BYTES])?;
         let mut out = BufWriter::new(std::fs::File::create_new(run.plan())?);
         let hashes = plan.write(config, &mut out)?;
         out.flush()?;

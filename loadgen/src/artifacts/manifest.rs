@@ -185,7 +185,7 @@ pub struct Artifact {
     pub present: bool,
     /// Why it was not.
     pub reason: Option<String>,
-    /// Over its bytes; null for the manifest itself and for what analysis rewrites.
+    /// Over its bytes; null for the manifest itself.
     pub sha256: Option<String>,
 }
 
@@ -208,7 +208,9 @@ impl Manifest {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
         let beside = path.with_extension("json.tmp");
-        std::fs::write(&beside, text)?;
-        std::fs::rename(&beside, path)
+        let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+        written.inspect_err(|_| {
+            let _ = std::fs::remove_file(&beside);
+        })
     }
 }
