@@ -57,7 +57,8 @@ cargo build --release --locked --workspace
 
 step "Configurations"
 # Secrets that the files name; `check` only needs them to be there.
-export INFERSCOPE_KEY_SECRET=for-the-check ENGINE_API_KEY=for-the-check INFERSCOPE_ADMIN_TOKEN=for-the-check
+export INFERSCOPE_KEY_SECRET=a-secret-for-the-check ENGINE_API_KEY=for-the-check
+export INFERSCOPE_ADMIN_TOKEN=a-token-for-the-check
 for file in configs/gateway*.yaml; do
   target/release/inferscope-gateway check -c "$file"
 done
