@@ -71,4 +71,4 @@ tests/engines/llamacpp.sh install
 tests/clients/install.sh
 
 step "A real engine, and the OpenAI clients"
-cargo test --release --locked -p inferscope-tests --test scenarios -- --ignored --test-threads 1
+cargo test --release --locked --workspace --test scenarios -- --ignored --test-threads 1
