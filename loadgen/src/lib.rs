@@ -19,6 +19,7 @@ pub mod preflight;
 pub mod progress;
 pub mod records;
 pub mod run;
+pub mod telemetry;
 
 pub mod analysis;
 pub mod attribution;

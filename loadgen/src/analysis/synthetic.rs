@@ -225,6 +225,7 @@ impl Synthetic {
                 end_ns: Some(MonoNs((start + (n + 1) * 100) * MS)),
                 alive_after: Some(true),
                 alive_error: None,
+                token_check: None,
             });
         }
         let records = rows
@@ -245,6 +246,9 @@ impl Synthetic {
                 cpu_seconds: 0.1,
                 loop_cpu_seconds: 0.1,
                 in_flight: 1,
+                threads: Vec::new(),
+                cgroup: None,
+                tcp: None,
             })
             .collect();
         Self {
@@ -409,7 +413,9 @@ fn manifest(points: Vec<PointRun>) -> Manifest {
             exact: true,
             template_tokens: Some(0),
             note: None,
+            instrument: None,
         },
+        telemetry: Vec::new(),
         points,
         artifacts: Vec::new(),
     }

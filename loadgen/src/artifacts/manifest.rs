@@ -9,6 +9,7 @@ use inferscope_shared::clock::MonoNs;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ArmKind, EngineKind, LoadValue};
+use crate::telemetry::SourceReport;
 
 /// The manifest of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -48,6 +49,9 @@ pub struct Manifest {
     pub seed: u64,
     /// How prompt lengths were fixed.
     pub calibration: Calibration,
+    /// What was sampled beside the run, and what that cost.
+    #[serde(default)]
+    pub telemetry: Vec<SourceReport>,
     /// What happened at each point, in the order in which points ran.
     pub points: Vec<PointRun>,
     /// Every file that a run may have.
@@ -118,7 +122,7 @@ pub struct ManifestEngine {
 }
 
 /// How prompt lengths were fixed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Calibration {
     /// `vllm_tokenize`, `llamacpp_tokenize`, `estimated` or `workload`.
     pub prompt_tokens: String,
@@ -128,6 +132,67 @@ pub struct Calibration {
     pub template_tokens: Option<u64>,
     /// Why not exact.
     pub note: Option<String>,
+    /// The instrument's own error at the load of this run; null when it was not measured.
+    #[serde(default)]
+    pub instrument: Option<Instrument>,
+}
+
+/// How far the instrument's stamps were from those of a server with exact times on this host, at
+/// the load of the run. Client and server share the host's cores, so errors are upper bounds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Instrument {
+    /// The point whose load was repeated.
+    pub point_id: String,
+    /// Streams in flight.
+    pub streams: u64,
+    /// Events per second that the server sent.
+    pub events_per_s: Option<f64>,
+    /// The server's time to first token.
+    pub server_ttft_ms: f64,
+    /// The server's gap between events.
+    pub server_itl_ms: f64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Requests compared.
+    pub requests: u64,
+    /// Time to first token by the client minus the same by the server.
+    pub ttft_error_ms: ErrorSummary,
+    /// Gap between events by the client minus the same by the server, without its sign.
+    pub itl_error_ms: ErrorSummary,
+    /// First write minus planned instant (open loop) or minus slot free (closed loop).
+    pub dispatch_error_ms: ErrorSummary,
+    /// Why there are no figures; null when there are.
+    pub error: Option<String>,
+}
+
+/// Distribution of an error, in milliseconds, by nearest rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ErrorSummary {
+    /// Values.
+    pub n: u64,
+    /// Median.
+    pub p50: Option<f64>,
+    /// Null below 100 values.
+    pub p99: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+}
+
+/// Answers of a point whose text was counted again by the engine's own tokenizer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct TokenCheck {
+    /// `tokenizer.json`, `vllm_tokenize` or `llamacpp_tokenize`.
+    pub tokenizer: String,
+    /// Answers counted.
+    pub answers: u64,
+    /// Their tokens by usage.
+    pub usage_tokens: u64,
+    /// Their tokens by the tokenizer.
+    pub counted_tokens: u64,
+    /// The largest difference of one answer, with its request id.
+    pub worst: Option<String>,
+    /// Why nothing was counted.
+    pub reason: Option<String>,
 }
 
 /// Why a point stopped issuing requests.
@@ -174,6 +239,9 @@ pub struct PointRun {
     pub alive_after: Option<bool>,
     /// What the probe behind `alive_after` saw, unless all was well.
     pub alive_error: Option<String>,
+    /// Tokens of its answers, counted again; null when nobody did.
+    #[serde(default)]
+    pub token_check: Option<TokenCheck>,
 }
 
 /// One file that a run may have.

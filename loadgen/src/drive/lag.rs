@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::{Gauges, timer};
 use crate::artifacts::writer::Sink;
 use crate::stats::Percentile;
+use crate::telemetry::client::{CgroupUse, TcpUse, ThreadUse};
 
 /// Twice as often as a second's p99 needs.
 const TICK_NS: u64 = 5_000_000;
@@ -36,6 +37,15 @@ pub struct ClientMetrics {
     pub loop_cpu_seconds: f64,
     /// Requests in flight at `t_ns`.
     pub in_flight: u64,
+    /// What each thread has used so far.
+    #[serde(default)]
+    pub threads: Vec<ThreadUse>,
+    /// What the control group has held back so far; null where it cannot be read.
+    #[serde(default)]
+    pub cgroup: Option<CgroupUse>,
+    /// TCP of the network namespace; null where it cannot be read.
+    #[serde(default)]
+    pub tcp: Option<TcpUse>,
 }
 
 /// Distribution of the loop's lag.
@@ -99,6 +109,9 @@ pub fn start(gauges: Arc<Gauges>, sink: Sink) -> std::io::Result<Monitor> {
                     cpu_seconds: cpu_seconds(ClockId::ProcessCPUTime),
                     loop_cpu_seconds: cpu_seconds(ClockId::ThreadCPUTime),
                     in_flight: gauges.in_flight.load(Ordering::Relaxed),
+                    threads: Vec::new(),
+                    cgroup: None,
+                    tcp: None,
                 });
                 lags.clear();
             }

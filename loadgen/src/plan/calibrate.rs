@@ -53,6 +53,7 @@ pub async fn calibrate(
                 exact: false,
                 template_tokens: None,
                 note: Some(note),
+                instrument: None,
             },
         ),
     }
@@ -103,6 +104,7 @@ async fn try_calibrate(
         exact: true,
         template_tokens: Some(template_tokens),
         note: None,
+        instrument: None,
     };
     Ok((vocabulary, calibration))
 }

@@ -116,6 +116,7 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         prompts_sha256: None,
         seed: config.seed,
         calibration,
+        telemetry: Vec::new(),
         points: plan
             .points
             .iter()
@@ -131,6 +132,7 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
                 end_ns: None,
                 alive_after: None,
                 alive_error: None,
+                token_check: None,
             })
             .collect(),
         artifacts: Vec::new(),
