@@ -45,7 +45,7 @@ step "Formatting"
 cargo fmt --all --check
 
 step "Lints"
-cargo clippy --release --locked --workspace --all-targets -- -D warnings
+cargo clippy --release --locked --workspace --features loadgen/tokenizer --all-targets -- -D warnings
 
 if cargo deny --version >/dev/null 2>&1; then
   step "Licences and advisories"
@@ -53,7 +53,7 @@ if cargo deny --version >/dev/null 2>&1; then
 fi
 
 step "Build"
-cargo build --release --locked --workspace
+cargo build --release --locked --workspace --features loadgen/tokenizer
 
 step "Configurations"
 # Secrets that the files name; `check` only needs them to be there.
@@ -64,11 +64,11 @@ for file in configs/gateway*.yaml; do
 done
 
 step "Tests"
-cargo test --release --locked --workspace
+cargo test --release --locked --workspace --features loadgen/tokenizer
 
 step "Engine and clients"
 tests/engines/llamacpp.sh install
 tests/clients/install.sh
 
 step "A real engine, and the OpenAI clients"
-cargo test --release --locked --workspace --test scenarios -- --ignored --test-threads 1
+cargo test --release --locked --workspace --features loadgen/tokenizer --test scenarios -- --ignored --test-threads 1
