@@ -2,7 +2,8 @@
 //!
 //! Step i is due at `recv_end + ttft + i * itl` (CLOCK_MONOTONIC ns), never re-anchored: a late
 //! step does not move the next. Every JSON event carries its place in the stream and the stamp
-//! taken just before its send. What an event looks like belongs to the endpoint's [`Wire`].
+//! taken just before its send; the first one also when the request's last byte was received
+//! (`fake.recv_mono_ns`). What an event looks like belongs to the endpoint's [`Wire`].
 //! The surprise: all choices of a step, and everything before the first and after the last
 //! output, travel in one send, each event in an HTTP chunk of its own.
 
@@ -79,6 +80,7 @@ pub(crate) trait Wire: Send {
 pub(crate) struct Events<'a> {
     out: &'a mut Vec<u8>,
     now: u64,
+    recv_end_ns: u64,
     seq: &'a mut u64,
 }
 
@@ -91,9 +93,13 @@ impl Events<'_> {
         }
         let _ = write!(
             content,
-            "data: {open_object},\"fake\":{{\"seq\":{},\"sent_mono_ns\":{}}}}}\n\n",
+            "data: {open_object},\"fake\":{{\"seq\":{},\"sent_mono_ns\":{}",
             self.seq, self.now
         );
+        if *self.seq == 0 {
+            let _ = write!(content, ",\"recv_mono_ns\":{}", self.recv_end_ns);
+        }
+        content.extend_from_slice(b"}}\n\n");
         *self.seq += 1;
         self.chunk(&content);
     }
@@ -141,6 +147,7 @@ pub(crate) struct Generation {
     wire: Box<dyn Wire>,
     head: Option<Vec<u8>>,
     link: Link,
+    recv_end_ns: u64,
     role_due: Option<u64>,
     first_due: u64,
     itl_ns: u64,
@@ -163,6 +170,7 @@ impl Generation {
             wire,
             head: head_is_held.then(|| stream_head(link)),
             link: link.clone(),
+            recv_end_ns,
             role_due: (ask.stream && engine.config.role_at_once).then_some(recv_end_ns),
             first_due: recv_end_ns.saturating_add(work.ttft_ns),
             itl_ns: work.itl_ns,
@@ -195,6 +203,7 @@ impl Generation {
         let mut events = Events {
             out,
             now,
+            recv_end_ns: self.recv_end_ns,
             seq: &mut self.seq,
         };
         if self.role_due.take().is_some() {

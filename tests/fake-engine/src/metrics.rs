@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::api::Work;
 use crate::api::intake::Ask;
+use crate::clock::unix_seconds;
 use crate::program::{End, Sends};
 
 mod histogram;
@@ -119,6 +120,7 @@ impl ModelMetrics {
 /// All metrics of an engine.
 #[derive(Debug)]
 pub(crate) struct Metrics {
+    started_unix_seconds: u64,
     models: Vec<(String, Arc<ModelMetrics>)>,
 }
 
@@ -190,6 +192,7 @@ const NUMBERS: &[Number] = &[
 impl Metrics {
     pub fn new(models: &[String]) -> Self {
         Self {
+            started_unix_seconds: unix_seconds(),
             models: models
                 .iter()
                 .map(|name| (name.clone(), Arc::new(ModelMetrics::new())))
@@ -215,6 +218,9 @@ impl Metrics {
                 );
             }
         }
+        let name = "process_start_time_seconds";
+        declare(&mut out, name, "gauge", "Engine's start, Unix epoch.");
+        let _ = writeln!(out, "{name} {}.0", self.started_unix_seconds);
         let name = "vllm:request_success_total";
         declare(&mut out, name, "counter", "Requests answered to the end.");
         for (model, m) in &self.models {

@@ -40,18 +40,7 @@ impl Wire for Chat {
     }
 
     fn close(&self, facts: &Facts, events: &mut Events<'_>) {
-        if facts.ask.include_usage {
-            let usage = facts.usage(facts.ask.tokens * facts.ask.choices, "");
-            events.json(
-                None,
-                &format!(
-                    r#"{},"choices":[],"usage":{usage}{}"#,
-                    common(facts),
-                    fingerprint(true)
-                ),
-            );
-        }
-        events.done();
+        finish(&common(facts), facts, events);
     }
 
     fn whole(&self, facts: &Facts) -> String {
@@ -88,6 +77,21 @@ fn common(facts: &Facts) -> String {
         r#"{{"id":"chatcmpl-{}","object":"chat.completion.chunk","created":{},"model":{}"#,
         facts.id, facts.created, facts.model
     )
+}
+
+/// The usage event, if it was asked for, and `[DONE]`. `common` opens every JSON event.
+pub(super) fn finish(common: &str, facts: &Facts, events: &mut Events<'_>) {
+    if facts.ask.include_usage {
+        let usage = facts.usage(facts.ask.tokens * facts.ask.choices, "");
+        events.json(
+            None,
+            &format!(
+                r#"{common},"choices":[],"usage":{usage}{}"#,
+                fingerprint(true)
+            ),
+        );
+    }
+    events.done();
 }
 
 /// The usage key of every event under `continuous_usage_stats`.

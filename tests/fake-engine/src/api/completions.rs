@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::chat::{fingerprint, running_usage};
+use super::chat::{fingerprint, finish, running_usage};
 use crate::generate::{Events, Facts, Output, Wire};
 
 pub(crate) struct Completions;
@@ -30,18 +30,7 @@ impl Wire for Completions {
     }
 
     fn close(&self, facts: &Facts, events: &mut Events<'_>) {
-        if facts.ask.include_usage {
-            let usage = facts.usage(facts.ask.tokens * facts.ask.choices, "");
-            events.json(
-                None,
-                &format!(
-                    r#"{},"choices":[],"usage":{usage}{}"#,
-                    common(facts),
-                    fingerprint(true)
-                ),
-            );
-        }
-        events.done();
+        finish(&common(facts), facts, events);
     }
 
     fn whole(&self, facts: &Facts) -> String {

@@ -35,6 +35,12 @@ fn no_event_leaves_early_and_its_stamp_lies_between_request_and_receipt() {
         assert!(sent >= recv_end + 4_000_000 + step * 700_000);
         assert!(sent <= after);
     }
+    assert_eq!(events[0]["fake"]["recv_mono_ns"], recv_end);
+    assert!(
+        events[1..]
+            .iter()
+            .all(|e| e["fake"].get("recv_mono_ns").is_none())
+    );
     assert_eq!(response.events().last().unwrap(), "[DONE]");
     assert_eq!(
         events[0]["fake"]["sent_mono_ns"], events[1]["fake"]["sent_mono_ns"],

@@ -41,12 +41,18 @@ fn models_tokenize_health_version() {
             .contains("fake")
     );
     assert_eq!(client.get("/load").json(), json!({"server_load": 0}));
+    let metrics = client.get("/metrics");
     assert!(
-        client
-            .get("/metrics")
+        metrics
             .head
             .contains("content-type: text/plain; version=1.0.0")
     );
+    let metrics = String::from_utf8(metrics.body()).unwrap();
+    let started = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("process_start_time_seconds "))
+        .unwrap();
+    assert!(started.parse::<f64>().unwrap() > 1.7e9, "{started}");
 }
 
 #[test]
