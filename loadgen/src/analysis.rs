@@ -25,13 +25,13 @@ use crate::artifacts::manifest::Manifest;
 use crate::attribution::waterfall::Waterfall;
 use crate::attribution::{Attribution, PointBuilder, differences};
 use crate::config::{ArmKind, EngineKind, Resolved};
-use crate::drive::lag::ClientMetrics;
 use crate::gates::{self, Facts, Validation};
 use crate::join::{Join, JoinReport};
 use crate::measure::aggregate::{Aggregate, Point};
 use crate::measure::point::Curves;
 use crate::measure::{Asked, Measure};
 use crate::slo::Slo;
+use crate::telemetry::readings::Readings;
 use lines::Lines;
 
 pub use error::AnalysisError;
@@ -177,12 +177,12 @@ pub fn analyze(run: &RunDir) -> Result<Analysis, AnalysisError> {
     }
     let join = join.map(|join| join.report());
     let measured = measure.finish();
-    let client = client_metrics(&run.client_metrics())?;
+    let readings = Readings::read(run)?;
     let validation = gates::judge(&Facts {
         manifest,
         slo: raw.slo.as_ref(),
         points: &measured,
-        client: &client,
+        readings: &readings,
         join: join.as_ref(),
         records_wanted: raw.config.gateway_records.is_some(),
         replay: raw.config.prompts.workload.is_some(),
@@ -279,17 +279,6 @@ fn asked(path: &Path) -> Result<Asked, AnalysisError> {
         of_point.push(line.output_tokens);
     }
     Ok(asked)
-}
-
-fn client_metrics(path: &Path) -> Result<Vec<ClientMetrics>, AnalysisError> {
-    let mut all = Vec::new();
-    if path.is_file() {
-        let mut lines = Lines::open(path)?;
-        while let Some(at) = lines.read::<ClientMetrics>()? {
-            all.push(at.value);
-        }
-    }
-    Ok(all)
 }
 
 #[cfg(test)]

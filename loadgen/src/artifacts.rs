@@ -4,12 +4,10 @@
 //! - [`manifest`]: what the run was, and which artifacts it has.
 //! - [`writer`]: the thread that interprets finished exchanges and writes them as they come.
 //! - [`inventory`]: what is there in the end, with hashes, and why the rest is not.
-//! - [`server_metrics`]: the engine's counters around each point.
 //! - [`host`]: the machine, as the manifest describes it.
 
 pub mod host;
 pub mod inventory;
 pub mod layout;
 pub mod manifest;
-pub mod server_metrics;
 pub mod writer;

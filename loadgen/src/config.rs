@@ -33,6 +33,8 @@ pub struct Resolved {
     pub arms: Vec<Arm>,
     /// The server behind the arms.
     pub engine: Engine,
+    /// What is sampled beside the run.
+    pub telemetry: Telemetry,
     /// Whether GPU evidence is expected.
     pub gpu: Gpu,
     /// What each request asks.
@@ -98,6 +100,32 @@ pub struct Engine {
     pub kind: EngineKind,
     /// Base URL for `/tokenize`, `/metrics` and `/version`; the direct arm's by default.
     pub url: Option<String>,
+    /// Its process; else found by `process` or by who listens at `url`.
+    pub pid: Option<u32>,
+    /// A part of its command line that no other process has.
+    pub process: Option<String>,
+}
+
+/// What is sampled beside a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Telemetry {
+    /// Time between samples of engine, processes and GPU.
+    #[serde(with = "duration")]
+    pub interval: Duration,
+    /// The engine's `/metrics`.
+    pub engine: Sampling,
+    /// The engine's processes.
+    pub process: Sampling,
+}
+
+/// Whether a source is sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampling {
+    /// Whatever can be seen of it.
+    Auto,
+    /// Not at all.
+    Off,
 }
 
 /// Whether GPU evidence is expected.

@@ -18,10 +18,10 @@ mod workload;
 use inferscope_shared::record::SCHEMA_VERSION;
 
 use crate::artifacts::manifest::{Manifest, PointRun};
-use crate::drive::lag::ClientMetrics;
 use crate::join::JoinReport;
 use crate::measure::point::PointMeasure;
 use crate::slo::Slo;
+use crate::telemetry::readings::Readings;
 
 pub use rules::{RULES, Rule};
 pub use verdict::{Blame, Gate, GateStatus, Status, Validation};
@@ -35,8 +35,8 @@ pub struct Facts<'a> {
     pub slo: Option<&'a Slo>,
     /// Its points.
     pub points: &'a [PointMeasure],
-    /// The client's own state, a line a second.
-    pub client: &'a [ClientMetrics],
+    /// What was sampled beside the run.
+    pub readings: &'a Readings,
     /// The join; none when the run has no gateway records.
     pub join: Option<&'a JoinReport>,
     /// Gateway records were asked for.

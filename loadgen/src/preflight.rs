@@ -17,6 +17,7 @@ use crate::client::simple::{self, Answer};
 use crate::client::target::Target;
 use crate::config::{Arm, Arrival, EngineKind, Resolved, rules};
 use crate::records::Source;
+use crate::telemetry::sources;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -39,6 +40,8 @@ pub struct Found {
     pub engine_key: Option<String>,
     /// What the engine is.
     pub engine: ManifestEngine,
+    /// The root of the engine's process tree, or why it is not known.
+    pub engine_process: Result<u32, String>,
     /// Where the gateway's records come from.
     pub records: Option<Source>,
 }
@@ -73,14 +76,20 @@ pub async fn check(config: &Resolved, run: &RunDir) -> Result<Found, Faults> {
         },
         None => None,
     };
-    if !faults.is_empty() {
-        return Err(Faults(faults));
-    }
     let engine_target = config
         .engine
         .url
         .as_deref()
         .and_then(|url| Target::parse(url).ok());
+    let engine_process = sources::engine_process(config, engine_target.as_ref())
+        .await
+        .unwrap_or_else(|fault| {
+            faults.push(fault.clone());
+            Err(fault)
+        });
+    if !faults.is_empty() {
+        return Err(Faults(faults));
+    }
     let engine_key = config
         .arms
         .iter()
@@ -98,6 +107,7 @@ pub async fn check(config: &Resolved, run: &RunDir) -> Result<Found, Faults> {
         engine_target,
         engine_key,
         engine,
+        engine_process,
         records,
     })
 }

@@ -20,7 +20,6 @@ use tokio::sync::watch;
 use crate::artifacts::inventory;
 use crate::artifacts::layout::RunDir;
 use crate::artifacts::manifest::{Manifest, StopReason};
-use crate::artifacts::server_metrics::{Scraper, When};
 use crate::artifacts::writer::Writer;
 use crate::client::connection::Pool;
 use crate::client::target::Target;
@@ -31,6 +30,8 @@ use crate::plan::Plan;
 use crate::preflight::Found;
 use crate::progress::Progress;
 use crate::records::CollectError;
+use crate::telemetry::sampler::When;
+use crate::telemetry::sources::{Engine, Sources};
 
 pub use prepare::{Prepared, describe_plan, prepare};
 
@@ -111,12 +112,12 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         .engine_target
         .clone()
         .or_else(|| direct_target(&config, &found));
-    let mut scraper = Scraper::create(
-        &run.server_metrics(),
-        scrape_target.clone(),
-        found.engine_key.clone(),
-    )
-    .map_err(at_raw)?;
+    let engine = Engine {
+        target: scrape_target.clone(),
+        key: found.engine_key.clone(),
+        process: found.engine_process.clone(),
+    };
+    let sources = Sources::start(&config, engine, &run).map_err(at_raw)?;
     let gauges = Arc::new(Gauges::default());
     let signals = Signals::listen().map_err(|e| failed("signals", e))?;
     let interrupt = &signals.asked;
@@ -168,9 +169,7 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         }
         progress.point(&point.id);
         let (target, key) = &found.arms[point.arm];
-        // Scraping happens between points only: nothing else is asked while one is measured.
-        let before = scraper.snapshot(&point.id, When::Before).await;
-        note(before, &run.server_metrics());
+        sources.point(&point.id, When::Before).await;
         let jobs = feed::start(
             Arc::clone(&config),
             Arc::clone(&plan),
@@ -181,8 +180,7 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         .map_err(|e| failed("feed", e))?;
         let end = drive::run_point(&session, &arms[point.arm], &plan, index, jobs).await;
         let alive = still_alive(&arms[point.arm].probe, interrupt.clone()).await;
-        let after = scraper.snapshot(&point.id, When::After).await;
-        note(after, &run.server_metrics());
+        sources.point(&point.id, When::After).await;
         let about = &mut manifest.points[index];
         about.stop_reason = Some(end.stop_reason);
         about.start_ns = Some(end.start);
@@ -194,11 +192,14 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
             health::Found::Unclear(why) => (None, Some(why)),
         };
     }
-    drop((monitor, progress, session));
+    drop((progress, session));
+    manifest.telemetry.push(monitor.finish().await);
     timer::go_along();
+    let (reports, written) = sources.finish();
+    manifest.telemetry.extend(reports);
+    note(written, &run.raw());
 
     note(writer.finish(), &run.requests());
-    note(scraper.finish(), &run.server_metrics());
     let mut reasons = vec![(
         "gpu_metrics.jsonl",
         match config.gpu {

@@ -15,6 +15,10 @@ use crate::attribution::Attribution;
 use crate::drive::lag::ClientMetrics;
 use crate::gates::Validation;
 use crate::measure::aggregate::Aggregate;
+use crate::telemetry::engine::scrape::Snapshot;
+use crate::telemetry::gpu::GpuSample;
+use crate::telemetry::process::ProcessSample;
+use crate::telemetry::sampler::Line;
 
 fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
@@ -29,7 +33,10 @@ fn all() -> Vec<(&'static str, Value)> {
         ("aggregate", schema::<Aggregate>()),
         ("attribution", schema::<Attribution>()),
         ("client_metrics", schema::<ClientMetrics>()),
+        ("gpu_metrics", schema::<Line<GpuSample>>()),
         ("manifest", schema::<Manifest>()),
+        ("process_metrics", schema::<Line<ProcessSample>>()),
+        ("server_metrics", schema::<Line<Snapshot>>()),
         ("validation", schema::<Validation>()),
     ]
 }

@@ -187,6 +187,18 @@ impl RunDir {
         self.raw().join("server_metrics.jsonl")
     }
 
+    /// `raw/<run-id>/process_metrics.jsonl`.
+    #[must_use]
+    pub fn process_metrics(&self) -> PathBuf {
+        self.raw().join("process_metrics.jsonl")
+    }
+
+    /// `raw/<run-id>/gpu_metrics.jsonl`.
+    #[must_use]
+    pub fn gpu_metrics(&self) -> PathBuf {
+        self.raw().join("gpu_metrics.jsonl")
+    }
+
     /// `raw/<run-id>/gateway_records.jsonl`.
     #[must_use]
     pub fn gateway_records(&self) -> PathBuf {

@@ -7,7 +7,7 @@ use clap::Args;
 use inferscope_shared::units::parse_duration;
 
 use crate::config::settings::{ArmSettings, Path, Settings, TimeoutSettings};
-use crate::config::{Arrival, Endpoint, EngineKind, Gpu, Salt};
+use crate::config::{Arrival, Endpoint, EngineKind, Gpu, Salt, Sampling};
 
 /// Flags of `run` and `plan`. Each one that is given replaces what the file says.
 #[derive(Debug, Clone, Default, Args)]
@@ -39,6 +39,17 @@ pub struct RunArgs {
     /// Engine's base URL for /tokenize and /metrics [default: the direct URL].
     #[arg(long, value_name = "URL", help_heading = "Where")]
     engine_url: Option<String>,
+    /// The engine's process id [default: who listens at the engine's URL, on this host].
+    #[arg(
+        long,
+        value_name = "PID",
+        conflicts_with = "engine_process",
+        help_heading = "Where"
+    )]
+    engine_pid: Option<u32>,
+    /// The engine's process by a part of its command line.
+    #[arg(long, value_name = "TEXT", help_heading = "Where")]
+    engine_process: Option<String>,
     /// GPU evidence: auto, or none if there is no GPU.
     #[arg(long, value_name = "auto|none", value_parser = gpu, help_heading = "Where")]
     gpu: Option<Gpu>,
@@ -99,6 +110,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "SPEC", help_heading = "Load")]
     slo: Option<String>,
 
+    /// Time between samples of engine, processes and GPU [default: 1s].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Telemetry")]
+    telemetry_interval: Option<Duration>,
+
     /// Longest silence inside an answer [default: 60s].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     idle_timeout: Option<Duration>,
@@ -157,6 +172,11 @@ impl RunArgs {
             },
             engine_kind: this.engine_kind,
             engine_url: this.engine_url,
+            engine_pid: this.engine_pid,
+            engine_process: this.engine_process,
+            telemetry_interval: this.telemetry_interval,
+            telemetry_engine: None,
+            telemetry_process: None,
             gpu: this.gpu,
             endpoint: this.endpoint,
             model: this.model,
@@ -207,6 +227,9 @@ pub const ENGINE_KINDS: [(&str, EngineKind); 5] = [
     ("llamacpp", EngineKind::Llamacpp),
     ("unknown", EngineKind::Unknown),
 ];
+
+/// The words of `telemetry.engine` and `telemetry.process`.
+pub const SAMPLINGS: [(&str, Sampling); 2] = [("auto", Sampling::Auto), ("off", Sampling::Off)];
 
 /// The words of `gpu`.
 pub const GPUS: [(&str, Gpu); 2] = [("auto", Gpu::Auto), ("none", Gpu::None)];

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::settings::{ArmSettings, Settings, TimeoutSettings};
 use super::{CONFIG_VERSION, Resolved};
-use crate::cli::run_args::{ARRIVALS, ENDPOINTS, ENGINE_KINDS, GPUS, PATHS, SALTS};
+use crate::cli::run_args::{ARRIVALS, ENDPOINTS, ENGINE_KINDS, GPUS, PATHS, SALTS, SAMPLINGS};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]
@@ -90,7 +90,20 @@ fn top(mut map: Map<'_>, p: &mut Problems) -> Settings {
     if let Some(mut engine) = section(&mut map, "engine", p) {
         s.engine_kind = engine.one_of("kind", p, &ENGINE_KINDS);
         s.engine_url = engine.text("url", p);
+        s.engine_pid = engine.get("pid").and_then(|node| {
+            let n = node.u64(p)?;
+            u32::try_from(n)
+                .map_err(|_| node.complain(p, "is no process id"))
+                .ok()
+        });
+        s.engine_process = engine.text("process", p);
         engine.finish(p);
+    }
+    if let Some(mut telemetry) = section(&mut map, "telemetry", p) {
+        s.telemetry_interval = telemetry.duration("interval", p);
+        s.telemetry_engine = telemetry.one_of("engine", p, &SAMPLINGS);
+        s.telemetry_process = telemetry.one_of("process", p, &SAMPLINGS);
+        telemetry.finish(p);
     }
     if let Some(mut request) = section(&mut map, "request", p) {
         s.endpoint = request.one_of("endpoint", p, &ENDPOINTS);

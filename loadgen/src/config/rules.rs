@@ -1,5 +1,9 @@
 //! Rules of a whole configuration, each fault one sentence: the setting, its value, the remedy.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use inferscope_shared::units::format_duration;
 use jiff::Timestamp;
 
 use super::{Arrival, LoadKind, LoadValue, Resolved};
@@ -8,6 +12,9 @@ use crate::plan::MAX_POOL;
 use crate::slo::Slo;
 
 const NOT_A_PLACE: &str = "is written out or misspelt; name where it lies, env:NAME or file:/path";
+
+/// Closer samples disturb what they are about; further ones miss it.
+const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(60);
 
 const RUN_ID_CHARS: usize = 80;
 
@@ -60,6 +67,26 @@ pub fn check(config: &Resolved, faults: &mut Vec<String>) {
         && let Err(e) = Target::parse(url)
     {
         fault(format!("engine.url {e}"));
+    }
+    if config.engine.pid.is_some() && config.engine.process.is_some() {
+        fault("engine.pid and engine.process: both name one process; leave one out".to_owned());
+    }
+    if config
+        .engine
+        .process
+        .as_deref()
+        .is_some_and(|text| text.trim().is_empty())
+    {
+        fault("engine.process: is empty; give a part of the engine's command line".to_owned());
+    }
+    let interval = config.telemetry.interval;
+    if !INTERVALS.contains(&interval) {
+        fault(format!(
+            "telemetry.interval {}: give {} to {}",
+            format_duration(interval),
+            format_duration(*INTERVALS.start()),
+            format_duration(*INTERVALS.end()),
+        ));
     }
     if let Some(t) = config.request.temperature
         && !(0.0..=10.0).contains(&t)
@@ -225,8 +252,6 @@ pub fn read_secret(source: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::settings::{ArmSettings, Settings};
     use super::*;
 
@@ -341,6 +366,21 @@ mod tests {
                     ..good()
                 },
                 "prompts.output_tokens 0",
+            ),
+            (
+                Settings {
+                    telemetry_interval: Some(Duration::from_millis(1)),
+                    ..good()
+                },
+                "telemetry.interval 1ms: give 50ms to 60s",
+            ),
+            (
+                Settings {
+                    engine_pid: Some(1),
+                    engine_process: some("vllm"),
+                    ..good()
+                },
+                "engine.pid and engine.process",
             ),
             (
                 Settings {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::rules;
 use super::{
     Arm, ArmKind, Arrival, CONFIG_VERSION, Endpoint, Engine, EngineKind, Gpu, Load, Prompts,
-    Request, Resolved, Salt, Timeouts,
+    Request, Resolved, Salt, Sampling, Telemetry, Timeouts,
 };
 
 /// Which paths to measure.
@@ -48,6 +48,11 @@ pub struct Settings {
     pub gateway: ArmSettings,
     pub engine_kind: Option<EngineKind>,
     pub engine_url: Option<String>,
+    pub engine_pid: Option<u32>,
+    pub engine_process: Option<String>,
+    pub telemetry_interval: Option<Duration>,
+    pub telemetry_engine: Option<Sampling>,
+    pub telemetry_process: Option<Sampling>,
     pub gpu: Option<Gpu>,
     pub endpoint: Option<Endpoint>,
     pub model: Option<String>,
@@ -111,6 +116,11 @@ impl Settings {
             under.requests = None;
             under.duration = None;
         }
+        // So do two ways of naming one process.
+        if self.engine_pid.is_some() || self.engine_process.is_some() {
+            under.engine_pid = self.engine_pid;
+            under.engine_process = self.engine_process;
+        }
         lay_over!(self, under, run_id);
         lay_over!(self, under, candidate_id);
         lay_over!(self, under, seed);
@@ -121,6 +131,9 @@ impl Settings {
         lay_over!(self, under, gateway.api_key);
         lay_over!(self, under, engine_kind);
         lay_over!(self, under, engine_url);
+        lay_over!(self, under, telemetry_interval);
+        lay_over!(self, under, telemetry_engine);
+        lay_over!(self, under, telemetry_process);
         lay_over!(self, under, gpu);
         lay_over!(self, under, endpoint);
         lay_over!(self, under, model);
@@ -180,6 +193,13 @@ impl Settings {
             engine: Engine {
                 kind: self.engine_kind.unwrap_or(EngineKind::Auto),
                 url: self.engine_url.or(default_url),
+                pid: self.engine_pid,
+                process: self.engine_process,
+            },
+            telemetry: Telemetry {
+                interval: self.telemetry_interval.unwrap_or(Duration::from_secs(1)),
+                engine: self.telemetry_engine.unwrap_or(Sampling::Auto),
+                process: self.telemetry_process.unwrap_or(Sampling::Auto),
             },
             gpu: self.gpu.unwrap_or(Gpu::Auto),
             request: Request {

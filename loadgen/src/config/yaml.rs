@@ -40,6 +40,14 @@ impl Resolved {
         writeln!(out, "engine:")?;
         writeln!(out, "  kind: {}", word(&self.engine.kind))?;
         optional(out, "  ", "url", self.engine.url.as_deref())?;
+        if let Some(pid) = self.engine.pid {
+            writeln!(out, "  pid: {pid}")?;
+        }
+        optional(out, "  ", "process", self.engine.process.as_deref())?;
+        writeln!(out, "telemetry:")?;
+        writeln!(out, "  interval: {}", time(self.telemetry.interval))?;
+        writeln!(out, "  engine: {}", word(&self.telemetry.engine))?;
+        writeln!(out, "  process: {}", word(&self.telemetry.process))?;
         writeln!(out, "gpu: {}", word(&self.gpu))?;
         writeln!(out, "request:")?;
         writeln!(out, "  endpoint: {}", word(&self.request.endpoint))?;

@@ -4,7 +4,8 @@
 //! later than planned it got to it. Each read waits as long, so this bounds the client's own error.
 //! Counted from the planned instant, not from the wake-up: a machine that stops both threads at
 //! once would not show otherwise. Once a second the distribution becomes a line of
-//! `client_metrics.jsonl`.
+//! `client_metrics.jsonl`, which [`crate::telemetry::client`] completes; one more line opens the
+//! file and one closes it, so that even the shortest run lies between two.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,12 +14,13 @@ use std::thread;
 use inferscope_shared::clock::MonoNs;
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Gauges, timer};
 use crate::artifacts::writer::Sink;
 use crate::stats::Percentile;
-use crate::telemetry::client::{CgroupUse, TcpUse, ThreadUse};
+use crate::telemetry::SourceReport;
+use crate::telemetry::client::{CgroupUse, Completer, TcpUse, ThreadUse};
 
 /// Twice as often as a second's p99 needs.
 const TICK_NS: u64 = 5_000_000;
@@ -27,9 +29,9 @@ const LINE_NS: u64 = 1_000_000_000;
 /// Line of `client_metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClientMetrics {
-    /// End of the second that the line is about.
+    /// End of the time since the line before, a second but for the first and the last line.
     pub t_ns: MonoNs,
-    /// From a tick's planned instant to its taking, in that second.
+    /// From a tick's planned instant to its taking, in that time.
     pub loop_lag_ms: Lag,
     /// CPU time of the whole process so far.
     pub cpu_seconds: f64,
@@ -76,12 +78,13 @@ impl Lag {
     }
 }
 
-/// Starts the ticks and takes them until the returned handle is dropped.
+/// Starts the ticks and takes them until the returned monitor ends.
 ///
 /// # Errors
 /// When no thread can be started.
 pub fn start(gauges: Arc<Gauges>, sink: Sink) -> std::io::Result<Monitor> {
     let (sender, mut ticks) = mpsc::unbounded_channel::<MonoNs>();
+    let completer = Completer::start(sink, LINE_NS as f64 / 1e6)?;
     thread::Builder::new()
         .name("lag".to_owned())
         .spawn(move || {
@@ -95,38 +98,68 @@ pub fn start(gauges: Arc<Gauges>, sink: Sink) -> std::io::Result<Monitor> {
                 }
             }
         })?;
+    let lines = completer.lines();
+    let (end, mut ended) = oneshot::channel::<()>();
     let task = tokio::spawn(async move {
-        let mut lags = Vec::with_capacity(128);
+        let mut lags = Vec::with_capacity(256);
+        // The completer outlives this task.
+        let write = |lags: &mut Vec<u64>| {
+            let _ = lines.send(line(&gauges, lags));
+            lags.clear();
+        };
+        write(&mut lags);
         let mut line_at = MonoNs::now().plus_ns(LINE_NS);
-        while let Some(tick) = ticks.recv().await {
-            let now = MonoNs::now();
-            lags.push(now.since(tick));
-            if now >= line_at {
-                line_at = line_at.plus_ns(LINE_NS).max(now);
-                sink.client_metrics(ClientMetrics {
-                    t_ns: now,
-                    loop_lag_ms: Lag::of(&mut lags),
-                    cpu_seconds: cpu_seconds(ClockId::ProcessCPUTime),
-                    loop_cpu_seconds: cpu_seconds(ClockId::ThreadCPUTime),
-                    in_flight: gauges.in_flight.load(Ordering::Relaxed),
-                    threads: Vec::new(),
-                    cgroup: None,
-                    tcp: None,
-                });
-                lags.clear();
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut ended => break,
+                tick = ticks.recv() => {
+                    let Some(tick) = tick else { break };
+                    let now = MonoNs::now();
+                    lags.push(now.since(tick));
+                    if now >= line_at {
+                        line_at = line_at.plus_ns(LINE_NS).max(now);
+                        write(&mut lags);
+                    }
+                }
             }
         }
+        write(&mut lags);
     });
-    Ok(Monitor(task))
+    Ok(Monitor {
+        task,
+        end,
+        completer,
+    })
 }
 
-/// Stops the monitor when dropped.
-#[derive(Debug)]
-pub struct Monitor(tokio::task::JoinHandle<()>);
+fn line(gauges: &Gauges, lags: &mut [u64]) -> ClientMetrics {
+    ClientMetrics {
+        t_ns: MonoNs::now(),
+        loop_lag_ms: Lag::of(lags),
+        cpu_seconds: cpu_seconds(ClockId::ProcessCPUTime),
+        loop_cpu_seconds: cpu_seconds(ClockId::ThreadCPUTime),
+        in_flight: gauges.in_flight.load(Ordering::Relaxed),
+        threads: Vec::new(),
+        cgroup: None,
+        tcp: None,
+    }
+}
 
-impl Drop for Monitor {
-    fn drop(&mut self) {
-        self.0.abort();
+/// The running monitor.
+#[derive(Debug)]
+pub struct Monitor {
+    task: tokio::task::JoinHandle<()>,
+    end: oneshot::Sender<()>,
+    completer: Completer,
+}
+
+impl Monitor {
+    /// Writes the last line and says what completing lines took.
+    pub async fn finish(self) -> SourceReport {
+        let _ = self.end.send(());
+        let _ = self.task.await;
+        self.completer.finish()
     }
 }
 

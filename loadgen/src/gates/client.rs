@@ -47,6 +47,7 @@ pub(super) fn client_loop_lag(facts: &Facts<'_>, point: &PointMeasure) -> Findin
     // next to it.
     let near = |slack: u64| -> Vec<f64> {
         facts
+            .readings
             .client
             .iter()
             .filter(|line| {

@@ -10,7 +10,8 @@ path: both
 arms:
   direct: {url: "http://127.0.0.1:8000"}
   gateway: {url: "http://127.0.0.1:8080/v1", api_key: "env:HOME"}
-engine: {kind: fake}
+engine: {kind: fake, process: "fake-engine --port"}
+telemetry: {interval: 250ms, engine: off, process: auto}
 gpu: none
 request: {endpoint: completions, model: m, temperature: 0, body: '{"cache_prompt": false}'}
 prompts: {input_tokens: 32, output_tokens: 8, salt: per_run}
