@@ -2,6 +2,7 @@
 //!
 //! - [`target`]: a base URL as something to connect to.
 //! - [`io`]: the stamped socket under hyper.
+//! - [`kernel_clock`]: the kernel's receive stamps on the monotonic clock.
 //! - [`connection`]: connect, reuse, and the pool of an arm.
 //! - [`exchange`]: send one request and collect bytes and stamps; nothing is interpreted there
 //!   but the end mark, so that work on one stream delays the others as little as possible.
@@ -16,6 +17,7 @@ pub mod connection;
 pub mod exchange;
 pub mod fold;
 pub mod io;
+pub mod kernel_clock;
 pub mod open_files;
 pub mod simple;
 pub mod target;

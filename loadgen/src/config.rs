@@ -48,6 +48,8 @@ pub struct Resolved {
     pub slo: Option<String>,
     /// Where the gateway's records come from: a file, or `http://ADMIN/records`.
     pub gateway_records: Option<String>,
+    /// How the client itself works.
+    pub client: Client,
     /// Bounds of everything that can wait.
     pub timeouts: Timeouts,
     /// Results directory.
@@ -290,6 +292,23 @@ impl Load {
             }],
         }
     }
+}
+
+/// How the client itself works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Client {
+    /// Whether the kernel is asked to stamp what comes.
+    pub kernel_stamps: KernelStamps,
+}
+
+/// Whether the kernel is asked to stamp what comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KernelStamps {
+    /// Where it can.
+    Auto,
+    /// No.
+    Off,
 }
 
 /// Bounds of everything that can wait.

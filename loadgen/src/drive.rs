@@ -165,7 +165,10 @@ impl Running {
         let kept = lock(&self.arm.pool).take();
         let connection = match kept {
             Some(connection) => Ok(connection),
-            None => Connection::open(&self.target, self.connect_limit).await,
+            None => {
+                let stamps = self.session.config.client.kernel_stamps;
+                Connection::open(&self.target, self.connect_limit, stamps).await
+            }
         };
         let (exchange, connection) = match connection {
             Ok(connection) => {

@@ -199,7 +199,9 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
     manifest.telemetry.extend(reports);
     note(written, &run.raw());
 
-    note(writer.finish(), &run.requests());
+    let (written, kernel_clock) = writer.finish();
+    note(written, &run.requests());
+    manifest.kernel_clock = Some(kernel_clock);
     let mut reasons = vec![(
         "gpu_metrics.jsonl",
         match config.gpu {

@@ -21,6 +21,8 @@ use crate::drive::lag::{ClientMetrics, Lag};
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const BOOT: &str = "boot-1";
 const RUN: &str = "r1";
+/// From the kernel's receipt of a read to the read.
+const RX_LAG: u64 = 20_000;
 
 /// An ok answer that was sent at `sent_ms`: first output 50 ms later, five outputs 10 ms apart,
 /// five tokens, `[DONE]` with the last one.
@@ -51,6 +53,10 @@ pub(crate) fn row(point: &str, seq: u64, sent_ms: u64) -> RequestRecord {
         first_event_ns: at(5),
         first_output_ns: at(50),
         last_output_ns: at(90),
+        first_output_rx_ns: Some(sent.plus_ns(50 * MS - RX_LAG)),
+        first_output_rx_exact: true,
+        last_output_rx_ns: Some(sent.plus_ns(90 * MS - RX_LAG)),
+        last_output_rx_exact: false,
         done_ns: at(90),
         end_ns: at(91),
         status: Some(200),
@@ -79,6 +85,8 @@ pub(crate) fn row(point: &str, seq: u64, sent_ms: u64) -> RequestRecord {
                 EventKind::Done,
             ],
             tokens: vec![None; 7],
+            rx_lag_ns: vec![Some(RX_LAG); 7],
+            rx_upper_bound: vec![5],
         },
     }
 }
@@ -99,6 +107,8 @@ pub(crate) fn broken(
     row.first_event_ns = None;
     row.first_output_ns = None;
     row.last_output_ns = None;
+    (row.first_output_rx_ns, row.last_output_rx_ns) = (None, None);
+    (row.first_output_rx_exact, row.last_output_rx_exact) = (false, false);
     row.done_ns = None;
     row.finish_reason = None;
     row.completion_tokens = None;
@@ -415,6 +425,7 @@ fn manifest(points: Vec<PointRun>) -> Manifest {
             note: None,
             instrument: None,
         },
+        kernel_clock: None,
         telemetry: Vec::new(),
         points,
         artifacts: Vec::new(),

@@ -8,6 +8,7 @@ use std::path::Path;
 use inferscope_shared::clock::MonoNs;
 use serde::{Deserialize, Serialize};
 
+use crate::client::kernel_clock::KernelClockReport;
 use crate::config::{ArmKind, EngineKind, LoadValue};
 use crate::telemetry::SourceReport;
 
@@ -49,6 +50,9 @@ pub struct Manifest {
     pub seed: u64,
     /// How prompt lengths were fixed.
     pub calibration: Calibration,
+    /// What became of the kernel's receive stamps; null until the run has ended.
+    #[serde(default)]
+    pub kernel_clock: Option<KernelClockReport>,
     /// What was sampled beside the run, and what that cost.
     #[serde(default)]
     pub telemetry: Vec<SourceReport>,

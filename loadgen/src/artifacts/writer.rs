@@ -1,7 +1,7 @@
 //! The thread that turns finished exchanges into lines on disk.
 //!
 //! Interpreting an answer costs more than reading it, so it happens here and not on the
-//! measuring thread. Lines are flushed at least every half second: a run that is killed keeps all
+//! measuring thread, as does converting the kernel's stamps. Lines are flushed at least every half second: a run that is killed keeps all
 //! requests that had finished by then. A disk that cannot be written ends the run with an error
 //! but never stops the measurement.
 
@@ -20,6 +20,7 @@ use serde::Serialize;
 use super::layout::RunDir;
 use crate::client::exchange::Exchange;
 use crate::client::fold;
+use crate::client::kernel_clock::{KernelClock, KernelClockReport};
 use crate::config::{ArmKind, Resolved};
 use crate::drive::lag::ClientMetrics;
 use crate::drive::timer;
@@ -105,6 +106,7 @@ impl Sink {
 #[derive(Debug)]
 pub struct Writer {
     sink: Sink,
+    clock: Arc<KernelClock>,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -119,14 +121,17 @@ impl Writer {
             requests: BufWriter::new(File::create_new(run.requests())?),
             client_metrics: BufWriter::new(File::create_new(run.client_metrics())?),
         };
-        let thread = thread::Builder::new()
-            .name("writer".to_owned())
-            .spawn(move || {
+        let clock = Arc::new(KernelClock::start(config.client.kernel_stamps));
+        let thread = thread::Builder::new().name("writer".to_owned()).spawn({
+            let clock = Arc::clone(&clock);
+            move || {
                 timer::stand_back();
-                files.write_all(&receiver, &config, &plan)
-            })?;
+                files.write_all(&receiver, &config, &plan, &clock)
+            }
+        })?;
         Ok(Self {
             sink: Sink(sender),
+            clock,
             thread,
         })
     }
@@ -137,15 +142,16 @@ impl Writer {
         self.sink.clone()
     }
 
-    /// Writes everything handed in so far and ends.
-    ///
-    /// # Errors
-    /// The first write that failed.
-    pub fn finish(self) -> io::Result<()> {
+    /// Writes everything handed in so far and ends. With the first write that failed, if one
+    /// did; what became of the kernel's stamps can be told either way.
+    #[must_use]
+    pub fn finish(self) -> (io::Result<()>, KernelClockReport) {
         self.sink.send(Message::End);
-        self.thread
+        let written = self
+            .thread
             .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")))
+            .unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")));
+        (written, self.clock.report())
     }
 }
 
@@ -160,13 +166,14 @@ impl Files {
         messages: &Receiver<Message>,
         config: &Resolved,
         plan: &Plan,
+        clock: &KernelClock,
     ) -> io::Result<()> {
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
             let rest = flush_at.saturating_duration_since(Instant::now());
             match messages.recv_timeout(rest) {
                 Ok(Message::Finished(finished)) => {
-                    line(&mut self.requests, &record(finished, config, plan))?;
+                    line(&mut self.requests, &record(finished, config, plan, clock))?;
                 }
                 Ok(Message::Dropped {
                     point,
@@ -183,6 +190,7 @@ impl Files {
             }
             if Instant::now() >= flush_at {
                 self.flush()?;
+                clock.tick();
                 flush_at = Instant::now() + FLUSH_EVERY;
             }
         }
@@ -200,9 +208,14 @@ fn line(file: &mut BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
 }
 
 /// The record of an exchange.
-fn record(finished: Finished, config: &Resolved, plan: &Plan) -> RequestRecord {
+fn record(
+    finished: Finished,
+    config: &Resolved,
+    plan: &Plan,
+    clock: &KernelClock,
+) -> RequestRecord {
     let mut exchange = finished.exchange;
-    let reading = fold::read(&mut exchange);
+    let reading = fold::read(&mut exchange, clock);
     let point = &plan.points[finished.point];
     let late_ns = u64::try_from(config.timeouts.late.as_nanos()).unwrap_or(u64::MAX);
     let arm = &config.arms[point.arm];
@@ -224,6 +237,10 @@ fn record(finished: Finished, config: &Resolved, plan: &Plan) -> RequestRecord {
         first_event_ns: reading.first_event_ns,
         first_output_ns: reading.first_output_ns,
         last_output_ns: reading.last_output_ns,
+        first_output_rx_ns: reading.first_output_rx_ns,
+        first_output_rx_exact: reading.first_output_rx_exact,
+        last_output_rx_ns: reading.last_output_rx_ns,
+        last_output_rx_exact: reading.last_output_rx_exact,
         done_ns: reading.done_ns,
         end_ns: Some(exchange.end),
         status: exchange.status,
@@ -282,6 +299,10 @@ fn dropped(
         first_event_ns: None,
         first_output_ns: None,
         last_output_ns: None,
+        first_output_rx_ns: None,
+        first_output_rx_exact: false,
+        last_output_rx_ns: None,
+        last_output_rx_exact: false,
         done_ns: None,
         end_ns: None,
         status: None,

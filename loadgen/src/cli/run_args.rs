@@ -7,7 +7,7 @@ use clap::Args;
 use inferscope_shared::units::parse_duration;
 
 use crate::config::settings::{ArmSettings, Path, Settings, TimeoutSettings};
-use crate::config::{Arrival, Endpoint, EngineKind, Gpu, Salt, Sampling};
+use crate::config::{Arrival, Endpoint, EngineKind, Gpu, KernelStamps, Salt, Sampling};
 
 /// Flags of `run` and `plan`. Each one that is given replaces what the file says.
 #[derive(Debug, Clone, Default, Args)]
@@ -124,6 +124,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     drain: Option<Duration>,
 
+    /// Kernel receive stamps: where the kernel gives them, or never [default: auto].
+    #[arg(long, value_name = "auto|off", value_parser = kernel_stamps, help_heading = "Client")]
+    kernel_stamps: Option<KernelStamps>,
+
     /// Where results go [default: results].
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     results_dir: Option<PathBuf>,
@@ -202,6 +206,7 @@ impl RunArgs {
                 drain: this.drain,
                 ..TimeoutSettings::default()
             },
+            kernel_stamps: this.kernel_stamps,
             results_dir: this.results_dir,
         }
     }
@@ -233,6 +238,10 @@ pub const SAMPLINGS: [(&str, Sampling); 2] = [("auto", Sampling::Auto), ("off", 
 
 /// The words of `gpu`.
 pub const GPUS: [(&str, Gpu); 2] = [("auto", Gpu::Auto), ("none", Gpu::None)];
+
+/// The words of `client.kernel_stamps`.
+pub const KERNEL_STAMPS: [(&str, KernelStamps); 2] =
+    [("auto", KernelStamps::Auto), ("off", KernelStamps::Off)];
 
 /// The words of `request.endpoint`.
 pub const ENDPOINTS: [(&str, Endpoint); 2] = [
@@ -272,6 +281,10 @@ fn engine_kind(text: &str) -> Result<EngineKind, String> {
 
 fn gpu(text: &str) -> Result<Gpu, String> {
     word(text, &GPUS)
+}
+
+fn kernel_stamps(text: &str) -> Result<KernelStamps, String> {
+    word(text, &KERNEL_STAMPS)
 }
 
 fn endpoint(text: &str) -> Result<Endpoint, String> {

@@ -23,8 +23,9 @@ use inferscope_shared::record::request::Connect;
 use rustix::io::Errno;
 use tokio::net::TcpStream;
 
-use super::io::{StampedIo, Stamps};
+use super::io::{StampedIo, Stamping, Stamps};
 use super::target::Target;
+use crate::config::KernelStamps;
 
 /// `error_kind` of a request that the client's own limits kept from being sent.
 pub const CLIENT_LIMIT: &str = "client_limit";
@@ -37,6 +38,8 @@ pub struct Connection {
     pub driver: http1::Connection<StampedIo, Full<Bytes>>,
     /// Stamps of the current request.
     pub stamps: Arc<Stamps>,
+    /// Whether the kernel stamps what it receives.
+    pub stamping: Stamping,
     /// How it was established.
     pub connect: Connect,
     last_used: MonoNs,
@@ -96,7 +99,11 @@ impl Connection {
     ///
     /// # Errors
     /// When the target does not accept one within `limit`.
-    pub async fn open(target: &Target, limit: Duration) -> Result<Self, ConnectError> {
+    pub async fn open(
+        target: &Target,
+        limit: Duration,
+        kernel_stamps: KernelStamps,
+    ) -> Result<Self, ConnectError> {
         let start = MonoNs::now();
         let socket = tokio::time::timeout(limit, TcpStream::connect(target.address()))
             .await
@@ -105,7 +112,8 @@ impl Connection {
         let tcp = MonoNs::now();
         socket.set_nodelay(true).map_err(ConnectError::Io)?;
         let stamps = Arc::new(Stamps::default());
-        let io = StampedIo::new(socket, Arc::clone(&stamps));
+        let stamping = Stamping::ask(&socket, kernel_stamps);
+        let io = StampedIo::new(socket, Arc::clone(&stamps), stamping);
         let (sender, driver) = http1::Builder::new()
             .handshake(io)
             .await
@@ -114,6 +122,7 @@ impl Connection {
             sender,
             driver,
             stamps,
+            stamping,
             connect: Connect {
                 reused: false,
                 start_ns: Some(start),

@@ -26,6 +26,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::connection::{ConnectError, Connection};
 use super::fold::Fold;
+use super::io::{Arrival, Stamping};
 
 /// A body larger than this is folded while it is still coming.
 const FOLD_AHEAD_BYTES: usize = 512 * 1024;
@@ -73,11 +74,11 @@ pub enum Ending {
     Cut(Cut),
 }
 
-/// Bytes up to `end` had arrived with the read at `at`.
+/// Bytes up to `end` had arrived with a read.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
     /// The read.
-    pub at: MonoNs,
+    pub read: Arrival,
     /// End of the piece in [`Exchange::body`].
     pub end: usize,
 }
@@ -87,6 +88,8 @@ pub struct Mark {
 pub struct Exchange {
     /// The connection's establishment.
     pub connect: Connect,
+    /// Whether the kernel stamped its reads.
+    pub stamping: Stamping,
     /// First write call.
     pub sent_start: Option<MonoNs>,
     /// Last write completion.
@@ -110,9 +113,10 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    fn begin(connect: Connect) -> Self {
+    fn begin(connect: Connect, stamping: Stamping) -> Self {
         Self {
             connect,
+            stamping,
             sent_start: None,
             sent_end: None,
             head: None,
@@ -137,16 +141,16 @@ impl Exchange {
     /// An exchange of which nothing but its end is known.
     #[must_use]
     pub fn broken_off(kind: &'static str, message: String) -> Self {
-        let mut exchange = Self::begin(Connect::default());
+        let mut exchange = Self::begin(Connect::default(), Stamping::Off);
         exchange.end = MonoNs::now();
         exchange.ending = Ending::Broken { kind, message };
         exchange
     }
 
-    fn piece(&mut self, bytes: &[u8], at: MonoNs) {
+    fn piece(&mut self, bytes: &[u8], read: Arrival) {
         self.body.extend_from_slice(bytes);
         self.marks.push(Mark {
-            at,
+            read,
             end: self.body.len(),
         });
     }
@@ -155,7 +159,7 @@ impl Exchange {
     pub fn fold_pieces(&mut self) {
         let mut from = 0;
         for mark in self.marks.drain(..) {
-            self.fold.push(&self.body[from..mark.end], mark.at);
+            self.fold.push(&self.body[from..mark.end], mark.read);
             from = mark.end;
         }
         self.body.clear();
@@ -173,7 +177,7 @@ pub async fn run(
     cut: &mut watch::Receiver<Cut>,
 ) -> (Exchange, Option<Connection>) {
     connection.stamps.reset();
-    let mut exchange = Exchange::begin(connection.connect);
+    let mut exchange = Exchange::begin(connection.connect, connection.stamping);
     let mut watchdog = Watchdog::start(limits);
     let cut = async {
         match cut.wait_for(|c| *c != Cut::No).await {
@@ -253,10 +257,10 @@ async fn converse(
             match Pin::new(&mut body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Some(bytes) = frame.data_ref() {
-                        let at = stamps.last_read().unwrap_or_else(MonoNs::now);
-                        exchange.piece(bytes, at);
+                        let read = stamps.last_arrival();
+                        exchange.piece(bytes, read);
                         if end_mark.completes(&exchange.body) {
-                            watchdog.done(at);
+                            watchdog.done(read.at);
                         }
                         if fold_ahead && exchange.body.len() > FOLD_AHEAD_BYTES {
                             end_mark.forget(&exchange.body);

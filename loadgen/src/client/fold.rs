@@ -1,7 +1,8 @@
 //! What the bytes of an answer mean: events, output, usage, hashes, and how it ended.
 //!
-//! Runs off the measuring thread. Each piece comes with the stamp of the read that brought it;
-//! an event has the stamp of the piece that completed it. Framing and dialects are the shared
+//! Runs off the measuring thread. Each piece comes with the stamps of the read that brought it;
+//! an event has those of the piece that completed it. The kernel's stamp is that of a read's last
+//! segment, so it is exact only for an event with which its read ends. Framing and dialects are the shared
 //! crate's, so that client and gateway cannot disagree about a first token.
 
 use inferscope_shared::clock::MonoNs;
@@ -12,6 +13,8 @@ use inferscope_shared::sse;
 use sha2::{Digest, Sha256};
 
 use super::exchange::{Cut, Ending, Exchange};
+use super::io::Arrival;
+use super::kernel_clock::KernelClock;
 
 /// Bytes of an answer that are kept to explain a failure.
 const KEPT_BYTES: usize = 4 * 1024;
@@ -27,12 +30,12 @@ pub struct Fold {
     hash: Sha256,
     bytes: u64,
     kept: Vec<u8>,
-    at: Vec<u64>,
+    reads: Vec<Arrival>,
+    /// Indices of events behind which their read went on.
+    inside: Vec<u32>,
     end_offset: Vec<u64>,
     kind: Vec<EventKind>,
     tokens: Vec<Option<u64>>,
-    first_output: Option<MonoNs>,
-    last_output: Option<MonoNs>,
     done: Option<MonoNs>,
 }
 
@@ -44,12 +47,11 @@ impl Default for Fold {
             hash: Sha256::new(),
             bytes: 0,
             kept: Vec::new(),
-            at: Vec::new(),
+            reads: Vec::new(),
+            inside: Vec::new(),
             end_offset: Vec::new(),
             kind: Vec::new(),
             tokens: Vec::new(),
-            first_output: None,
-            last_output: None,
             done: None,
         }
     }
@@ -57,7 +59,8 @@ impl Default for Fold {
 
 impl Fold {
     /// Takes the next piece of the decoded body and the read that brought it.
-    pub fn push(&mut self, bytes: &[u8], at: MonoNs) {
+    pub fn push(&mut self, bytes: &[u8], read: Arrival) {
+        let before = self.bytes;
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;
         let keep = KEPT_BYTES.saturating_sub(self.kept.len()).min(bytes.len());
@@ -66,29 +69,51 @@ impl Fold {
         let Self {
             parser,
             state,
-            at: stamps,
+            reads,
+            inside,
             end_offset,
             kind,
             tokens,
-            first_output,
-            last_output,
             done,
             ..
         } = self;
         parser.push(bytes, &mut |event| {
+            went_on(inside, reads, read);
             let seen = state.absorb(&openai::chunk(&event));
-            stamps.push(at.0);
+            reads.push(read);
             end_offset.push(event.end_offset);
             kind.push(seen.kind);
             tokens.push(seen.tokens);
-            if seen.kind == EventKind::Output {
-                first_output.get_or_insert(at);
-                *last_output = Some(at);
-            }
             if state.done() {
-                done.get_or_insert(at);
+                done.get_or_insert(read.at);
             }
         });
+        let end = end_offset.last().copied().unwrap_or(0);
+        let rest = usize::try_from(end.saturating_sub(before)).unwrap_or(usize::MAX);
+        let rest = bytes.get(rest..).unwrap_or_default();
+        if rest.iter().any(|byte| !b"\r\n".contains(byte)) {
+            went_on(inside, reads, read);
+        }
+    }
+
+    fn first_output(&self) -> Option<usize> {
+        self.kind.iter().position(|k| *k == EventKind::Output)
+    }
+
+    fn last_output(&self) -> Option<usize> {
+        self.kind.iter().rposition(|k| *k == EventKind::Output)
+    }
+}
+
+/// `read` brought more than the latest event, if it was the one that completed it.
+fn went_on(inside: &mut Vec<u32>, reads: &[Arrival], read: Arrival) {
+    let Some(latest) = reads.last().filter(|latest| latest.at == read.at) else {
+        return;
+    };
+    debug_assert_eq!(latest.kernel, read.kernel);
+    let index = u32::try_from(reads.len() - 1).unwrap_or(u32::MAX);
+    if inside.last() != Some(&index) {
+        inside.push(index);
     }
 }
 
@@ -102,6 +127,10 @@ pub struct Reading {
     pub first_event_ns: Option<MonoNs>,
     pub first_output_ns: Option<MonoNs>,
     pub last_output_ns: Option<MonoNs>,
+    pub first_output_rx_ns: Option<MonoNs>,
+    pub first_output_rx_exact: bool,
+    pub last_output_rx_ns: Option<MonoNs>,
+    pub last_output_rx_exact: bool,
     pub done_ns: Option<MonoNs>,
     pub prompt_tokens: Option<u64>,
     pub completion_tokens: Option<u64>,
@@ -114,12 +143,24 @@ pub struct Reading {
     pub events: Events,
 }
 
-/// Reads a finished exchange.
+/// Reads a finished exchange; `clock` converts the kernel's stamps.
 #[must_use]
-pub fn read(exchange: &mut Exchange) -> Reading {
+pub fn read(exchange: &mut Exchange, clock: &KernelClock) -> Reading {
     exchange.fold_pieces();
     let verdict = judge(exchange);
     let fold = &exchange.fold;
+    let rx_lag_ns = clock.lags(exchange.stamping, &fold.reads);
+    let at: Vec<u64> = fold.reads.iter().map(|read| read.at.0).collect();
+    let read_at = |index: usize| MonoNs(at[index]);
+    let received = |index: usize| {
+        let lag = rx_lag_ns.get(index).copied().flatten()?;
+        Some(MonoNs(at[index].saturating_sub(lag)))
+    };
+    let exact = |index: usize| {
+        let inside = u32::try_from(index).is_ok_and(|i| fold.inside.binary_search(&i).is_ok());
+        received(index).is_some() && !inside
+    };
+    let (first, last) = (fold.first_output(), fold.last_output());
     let origin = exchange.sent_start.map_or(0, |t| t.0);
     let answered = exchange.status == Some(200);
     let usage = fold.state.usage().unwrap_or_default();
@@ -133,9 +174,13 @@ pub fn read(exchange: &mut Exchange) -> Reading {
         outcome,
         error_kind,
         error_message: error_message.map(|m| excerpt(&m)),
-        first_event_ns: fold.at.first().copied().map(MonoNs),
-        first_output_ns: fold.first_output,
-        last_output_ns: fold.last_output,
+        first_event_ns: at.first().copied().map(MonoNs),
+        first_output_ns: first.map(read_at),
+        last_output_ns: last.map(read_at),
+        first_output_rx_ns: first.and_then(received),
+        first_output_rx_exact: first.is_some_and(exact),
+        last_output_rx_ns: last.and_then(received),
+        last_output_rx_exact: last.is_some_and(exact),
         done_ns: fold.done,
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
@@ -156,10 +201,16 @@ pub fn read(exchange: &mut Exchange) -> Reading {
             hex::encode(hash.finalize())
         }),
         events: Events {
-            at_ns: delta::encode(origin, &fold.at),
+            at_ns: delta::encode(origin, &at),
             end_offset: delta::encode(0, &fold.end_offset),
             kind: fold.kind.clone(),
             tokens: fold.tokens.clone(),
+            rx_upper_bound: if rx_lag_ns.is_empty() {
+                Vec::new()
+            } else {
+                fold.inside.clone()
+            },
+            rx_lag_ns,
         },
     }
 }
@@ -195,7 +246,7 @@ fn judge(exchange: &Exchange) -> Result<(), Fault> {
     }
     let transport_ended_well = matches!(exchange.ending, Ending::Clean | Ending::AfterDone);
     if transport_ended_well
-        && fold.at.is_empty()
+        && fold.reads.is_empty()
         && !header(exchange, "content-type").starts_with("text/event-stream")
     {
         return failed("not_a_stream", what_came(exchange, status));
@@ -206,7 +257,7 @@ fn judge(exchange: &Exchange) -> Result<(), Fault> {
             incomplete(cut_kind(*cut), "cut while the answer was coming")
         }
         _ if state.finished() => Ok(()),
-        _ if fold.at.is_empty() => incomplete("empty_stream", "stream ended without an event"),
+        _ if fold.reads.is_empty() => incomplete("empty_stream", "stream ended without an event"),
         _ => incomplete("no_finish_reason", "stream ended without a finish reason"),
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::connection::Connection;
 use super::exchange::{self, Cut, Ending, Limits};
 use super::target::Target;
+use crate::config::KernelStamps;
 
 /// A whole answer.
 #[derive(Debug)]
@@ -75,7 +76,7 @@ pub async fn ask(
     json: Option<&serde_json::Value>,
     limit: Duration,
 ) -> Result<Answer, NoAnswer> {
-    let connection = Connection::open(target, limit)
+    let connection = Connection::open(target, limit, KernelStamps::Off)
         .await
         .map_err(|e| NoAnswer {
             cause: Cause::of(e.kind()),

@@ -7,7 +7,9 @@ use thiserror::Error;
 
 use super::settings::{ArmSettings, Settings, TimeoutSettings};
 use super::{CONFIG_VERSION, Resolved};
-use crate::cli::run_args::{ARRIVALS, ENDPOINTS, ENGINE_KINDS, GPUS, PATHS, SALTS, SAMPLINGS};
+use crate::cli::run_args::{
+    ARRIVALS, ENDPOINTS, ENGINE_KINDS, GPUS, KERNEL_STAMPS, PATHS, SALTS, SAMPLINGS,
+};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]
@@ -121,6 +123,10 @@ fn top(mut map: Map<'_>, p: &mut Problems) -> Settings {
     }
     if let Some(load) = section(&mut map, "load", p) {
         fill_load(&mut s, load, p);
+    }
+    if let Some(mut client) = section(&mut map, "client", p) {
+        s.kernel_stamps = client.one_of("kernel_stamps", p, &KERNEL_STAMPS);
+        client.finish(p);
     }
     if let Some(t) = section(&mut map, "timeouts", p) {
         s.timeouts = timeouts(t, p);

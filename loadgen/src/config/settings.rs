@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::rules;
 use super::{
-    Arm, ArmKind, Arrival, CONFIG_VERSION, Endpoint, Engine, EngineKind, Gpu, Load, Prompts,
-    Request, Resolved, Salt, Sampling, Telemetry, Timeouts,
+    Arm, ArmKind, Arrival, CONFIG_VERSION, Client, Endpoint, Engine, EngineKind, Gpu, KernelStamps,
+    Load, Prompts, Request, Resolved, Salt, Sampling, Telemetry, Timeouts,
 };
 
 /// Which paths to measure.
@@ -72,6 +72,7 @@ pub struct Settings {
     pub max_in_flight: Option<u32>,
     pub slo: Option<String>,
     pub gateway_records: Option<String>,
+    pub kernel_stamps: Option<KernelStamps>,
     pub timeouts: TimeoutSettings,
     pub results_dir: Option<PathBuf>,
 }
@@ -153,6 +154,7 @@ impl Settings {
         lay_over!(self, under, max_in_flight);
         lay_over!(self, under, slo);
         lay_over!(self, under, gateway_records);
+        lay_over!(self, under, kernel_stamps);
         lay_over!(self, under, results_dir);
         lay_over!(self, under, timeouts.connect);
         lay_over!(self, under, timeouts.first_byte);
@@ -217,6 +219,9 @@ impl Settings {
             load,
             slo: self.slo,
             gateway_records: self.gateway_records,
+            client: Client {
+                kernel_stamps: self.kernel_stamps.unwrap_or(KernelStamps::Auto),
+            },
             timeouts: Timeouts {
                 connect: t.connect.unwrap_or(d.connect),
                 first_byte: t.first_byte.unwrap_or(d.first_byte),

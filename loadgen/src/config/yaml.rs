@@ -70,6 +70,9 @@ impl Resolved {
         self.write_load(out)?;
         optional(out, "", "slo", self.slo.as_deref())?;
         optional(out, "", "gateway_records", self.gateway_records.as_deref())?;
+        writeln!(out, "client:")?;
+        let stamps = word(&self.client.kernel_stamps);
+        writeln!(out, "  kernel_stamps: {stamps}")?;
         let t = &self.timeouts;
         writeln!(out, "timeouts:")?;
         for (name, value) in [

@@ -100,12 +100,18 @@ pub struct Metrics {
     pub e2e_from_sent_ms: Summary,
     pub dispatch_lag_ms: Summary,
     pub connect_ms: Summary,
+    #[serde(default)]
+    pub ttft_kernel_ms: Summary,
+    #[serde(default)]
+    pub itl_event_kernel_ms: Summary,
+    #[serde(default)]
+    pub read_lag_ms: Summary,
 }
 
 impl Metrics {
     /// Each with its definition, in the order in which reports show them.
     #[must_use]
-    pub fn all(&self) -> [(&'static Definition, &Summary); 10] {
+    pub fn all(&self) -> [(&'static Definition, &Summary); 13] {
         [
             (&defs::TTFT, &self.ttft_ms),
             (&defs::TTFT_FROM_SENT, &self.ttft_from_sent_ms),
@@ -117,6 +123,9 @@ impl Metrics {
             (&defs::E2E_FROM_SENT, &self.e2e_from_sent_ms),
             (&defs::DISPATCH_LAG, &self.dispatch_lag_ms),
             (&defs::CONNECT, &self.connect_ms),
+            (&defs::TTFT_KERNEL, &self.ttft_kernel_ms),
+            (&defs::ITL_EVENT_KERNEL, &self.itl_event_kernel_ms),
+            (&defs::READ_LAG, &self.read_lag_ms),
         ]
     }
 }

@@ -48,6 +48,11 @@ pub(crate) struct Series {
     e2e_from_sent: Ordered,
     dispatch_lag: Ordered,
     connect: Ordered,
+    ttft_kernel: Ordered,
+    itl_event_kernel: Vec<f64>,
+    read_lag: Vec<f64>,
+    answers_with_kernel_gaps: usize,
+    answers_with_reads: usize,
     pub output_events: u64,
 }
 
@@ -78,7 +83,39 @@ impl Series {
         self.tpot.extend(at, tpot_ms(record));
         self.e2e.extend(at, between_ms(origin, end));
         self.e2e_from_sent.extend(at, between_ms(sent, end));
+        let received = record.first_output_rx_ns;
+        let received = received.filter(|_| record.first_output_rx_exact);
+        self.ttft_kernel.extend(at, between_ms(origin, received));
         self.gaps(record);
+        self.kernel(record);
+    }
+
+    /// What the kernel's receive stamps say of one answer.
+    fn kernel(&mut self, record: &RequestRecord) {
+        let (Some(sent), events) = (record.sent_start_ns, &record.events) else {
+            return;
+        };
+        let (gaps, reads) = (self.itl_event_kernel.len(), self.read_lag.len());
+        let at = delta::decode(sent.0, &events.at_ns);
+        let mut bounds = events.rx_upper_bound.iter().peekable();
+        let mut before = None;
+        for (i, (lag, kind)) in events.rx_lag_ns.iter().zip(&events.kind).enumerate() {
+            let is_bound = bounds.next_if(|&&bound| bound as usize == i).is_some();
+            if at.get(i) != at.get(i + 1) {
+                self.read_lag.extend(lag.map(|ns| ms(ns as f64)));
+            }
+            if *kind != EventKind::Output {
+                continue;
+            }
+            let received = lag.filter(|_| !is_bound).and_then(|lag| {
+                let read = at.get(i)?;
+                Some(MonoNs(read.saturating_sub(lag)))
+            });
+            self.itl_event_kernel.extend(between_ms(before, received));
+            before = received;
+        }
+        self.answers_with_kernel_gaps += usize::from(self.itl_event_kernel.len() > gaps);
+        self.answers_with_reads += usize::from(self.read_lag.len() > reads);
     }
 
     fn gaps(&mut self, record: &RequestRecord) {
@@ -124,6 +161,12 @@ impl Series {
             e2e_from_sent_ms: self.e2e_from_sent.summary(),
             dispatch_lag_ms: self.dispatch_lag.summary(),
             connect_ms: self.connect.summary(),
+            ttft_kernel_ms: self.ttft_kernel.summary(),
+            itl_event_kernel_ms: Summary::of_groups(
+                self.itl_event_kernel,
+                self.answers_with_kernel_gaps,
+            ),
+            read_lag_ms: Summary::of_groups(self.read_lag, self.answers_with_reads),
         }
     }
 }

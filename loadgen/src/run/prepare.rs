@@ -116,6 +116,7 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         prompts_sha256: None,
         seed: config.seed,
         calibration,
+        kernel_clock: None,
         telemetry: Vec::new(),
         points: plan
             .points

@@ -131,3 +131,40 @@ pub const CONNECT: Definition = Definition {
     excludes: "requests on a reused connection, which have none",
     source: Source::Client,
 };
+
+/// Time to first token as the kernel saw it.
+pub const TTFT_KERNEL: Definition = Definition {
+    symbol: "ttft_kernel_ms",
+    name: "time to first token, kernel arrival",
+    formula: "first_output_rx_ns - origin",
+    unit: Unit::Milliseconds,
+    start: TTFT.start,
+    end: "the kernel had the last byte of the first event with output",
+    excludes: "answers where that is not exact: no usable stamp, or a read that went on behind the \
+               event; limits are judged by ttft_ms, which is never the smaller one",
+    source: Source::Client,
+};
+
+/// Gap between output events as the kernel saw them.
+pub const ITL_EVENT_KERNEL: Definition = Definition {
+    symbol: "itl_event_kernel_ms",
+    name: "gap between output events, kernel arrival",
+    formula: "(at_ns - rx_lag_ns) of an output event - the same of the output event before it",
+    unit: Unit::Milliseconds,
+    start: "the kernel had an event with output",
+    end: "the kernel had the next one of the same answer",
+    excludes: "gaps of which one end or both are not exact (rx_upper_bound, or no usable stamp)",
+    source: Source::Client,
+};
+
+/// How long bytes lay in the kernel.
+pub const READ_LAG: Definition = Definition {
+    symbol: "read_lag_ms",
+    name: "read lag",
+    formula: "rx_lag_ns, once for each read that completed an event",
+    unit: Unit::Milliseconds,
+    start: "the kernel had the last segment of the read",
+    end: "the read returned",
+    excludes: "earlier segments of the same read, which waited longer; reads without a usable stamp",
+    source: Source::Client,
+};

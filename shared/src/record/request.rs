@@ -4,6 +4,9 @@
 //! All `_ns` fields are absolute CLOCK_MONOTONIC. `events` has one entry per SSE event (comments
 //! are none): `at_ns[0]` is relative to `sent_start_ns`, later entries to the one before;
 //! `end_offset` is the decoded body offset of the event's end, delta encoded from zero.
+//!
+//! A kernel receive stamp marks the last segment of a read. So it is exact only for an event with
+//! which its read ends; for the others it is an upper bound of their arrival, as the read is.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,6 +94,14 @@ pub struct Events {
     pub kind: Vec<EventKind>,
     /// Tokens in each event where the engine says so, else null.
     pub tokens: Vec<Option<u64>>,
+    /// From the kernel's receipt of the last segment of the event's read to the read; null without
+    /// a usable stamp, empty when the kernel was not asked for stamps or refused.
+    #[serde(default)]
+    pub rx_lag_ns: Vec<Option<u64>>,
+    /// Indices of events behind which their read went on, with further events or part of one:
+    /// `at_ns` minus `rx_lag_ns` is only an upper bound of their arrival. Rising.
+    #[serde(default)]
+    pub rx_upper_bound: Vec<u32>,
 }
 
 /// One planned arrival. `_ns` are absolute CLOCK_MONOTONIC; what never happened is null.
@@ -120,6 +131,18 @@ pub struct RequestRecord {
     pub first_event_ns: Option<MonoNs>,
     pub first_output_ns: Option<MonoNs>,
     pub last_output_ns: Option<MonoNs>,
+    /// When the kernel had the first output; null without a usable stamp.
+    #[serde(default)]
+    pub first_output_rx_ns: Option<MonoNs>,
+    /// False where that is only an upper bound, or null.
+    #[serde(default)]
+    pub first_output_rx_exact: bool,
+    /// When the kernel had the last output; null without a usable stamp.
+    #[serde(default)]
+    pub last_output_rx_ns: Option<MonoNs>,
+    /// False where that is only an upper bound, or null.
+    #[serde(default)]
+    pub last_output_rx_exact: bool,
     pub done_ns: Option<MonoNs>,
     pub end_ns: Option<MonoNs>,
     pub status: Option<u16>,

@@ -5,6 +5,7 @@ use std::thread;
 
 use super::super::target::Target;
 use super::*;
+use crate::config::KernelStamps;
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -67,7 +68,7 @@ fn request() -> http::Request<Full<Bytes>> {
 }
 
 async fn open(target: &Target) -> Connection {
-    Connection::open(target, Duration::from_secs(5))
+    Connection::open(target, Duration::from_secs(5), KernelStamps::Auto)
         .await
         .unwrap()
 }
@@ -108,7 +109,7 @@ async fn pieces_of_one_read_share_its_stamp_and_stamps_rise() {
     let (mut exchange, connection) = exchange.await;
     assert_eq!(exchange.ending, Ending::Clean);
     assert!(connection.is_some());
-    let at: Vec<MonoNs> = exchange.marks.iter().map(|m| m.at).collect();
+    let at: Vec<MonoNs> = exchange.marks.iter().map(|m| m.read.at).collect();
     assert_eq!(at.len(), 3);
     assert_eq!(at[0], before_third);
     assert_eq!(at[0], at[1]);
@@ -130,7 +131,7 @@ async fn s18_after_the_end_mark_the_body_has_a_budget_and_then_the_connection_is
     let (exchange, connection) = once(open(&target).await, &limits()).await;
     assert_eq!(exchange.ending, Ending::AfterDone);
     assert!(connection.is_none());
-    let waited = exchange.end.since(exchange.marks[0].at);
+    let waited = exchange.end.since(exchange.marks[0].read.at);
     assert!((90_000_000..1_000_000_000).contains(&waited), "{waited} ns");
     assert!(closed.recv_timeout(Duration::from_secs(5)).is_ok());
 }
@@ -339,4 +340,80 @@ fn the_end_mark_is_an_event_of_its_own_wherever_reads_cut_it() {
             assert_eq!(mark.completes(&body), !early, "cut at {cut}");
         }
     }
+}
+
+/// Events that each come with a read of their own: the next leaves when the last is in.
+async fn three_reads(stamps: KernelStamps) -> Exchange {
+    let (next, go) = mpsc::channel::<()>();
+    let (target, _) = server(move |_, mut s| {
+        assert!(take_request(&mut s));
+        s.write_all(HEAD.as_bytes()).unwrap();
+        for text in ["data: 1\n\n", "data: 2\n\n", "data: 3\n\n"] {
+            go.recv().unwrap();
+            s.write_all(chunk(text).as_bytes()).unwrap();
+        }
+        s.write_all(b"0\r\n\r\n").unwrap();
+    });
+    let limit = Duration::from_secs(5);
+    let connection = Connection::open(&target, limit, stamps).await.unwrap();
+    let arrivals = std::sync::Arc::clone(&connection.stamps);
+    let (_keep, mut cut) = watch::channel(Cut::No);
+    let limits = limits();
+    let mut exchange = std::pin::pin!(run(connection, request(), &limits, true, &mut cut));
+    let mut seen = None;
+    for _ in 0..3 {
+        while arrivals.last_read() == seen {
+            tokio::select! {
+                biased;
+                _ = &mut exchange => panic!("ended early"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        seen = arrivals.last_read();
+        next.send(()).unwrap();
+    }
+    exchange.await.0
+}
+
+#[tokio::test]
+async fn reads_over_loopback_carry_the_kernels_stamp_where_it_was_asked_for() {
+    // The kernel begins to stamp some time after it was first asked, and goes on while anybody asks.
+    let (target, _) = server(|_, _| {});
+    let limit = Duration::from_secs(5);
+    let asking = Connection::open(&target, limit, KernelStamps::Auto).await;
+    let stamped = tokio::time::timeout(limit, async {
+        loop {
+            let exchange = three_reads(KernelStamps::Auto).await;
+            assert_eq!(exchange.stamping, Stamping::On);
+            assert_eq!(exchange.marks.len(), 3);
+            if exchange.marks.iter().all(|m| m.read.kernel.is_some()) {
+                return exchange;
+            }
+        }
+    });
+    let stamped = stamped.await.unwrap();
+    drop(asking);
+    let stamps: Vec<u64> = stamped
+        .marks
+        .iter()
+        .map(|m| m.read.kernel.unwrap().get())
+        .collect();
+    assert!(stamps.is_sorted(), "{stamps:?}");
+}
+
+#[tokio::test]
+async fn without_stamps_reads_are_plain_and_the_answer_is_the_same() {
+    let plain = three_reads(KernelStamps::Off).await;
+    assert_eq!(plain.stamping, Stamping::Off);
+    assert!(plain.marks.iter().all(|m| m.read.kernel.is_none()));
+    assert_eq!(plain.ending, Ending::Clean);
+    assert_eq!(plain.body, three_reads(KernelStamps::Auto).await.body);
+}
+
+#[test]
+fn what_takes_no_stamps_refuses_them_and_is_read_plainly() {
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let refused = Stamping::ask(&file, KernelStamps::Auto);
+    assert_eq!(refused, Stamping::Refused(nix::errno::Errno::ENOTSOCK));
+    assert_eq!(Stamping::ask(&file, KernelStamps::Off), Stamping::Off);
 }

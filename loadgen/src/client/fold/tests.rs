@@ -2,7 +2,10 @@ use http::{HeaderMap, HeaderValue};
 use inferscope_shared::record::request::Connect;
 
 use super::super::exchange::Mark;
+use super::super::io::Stamping;
+use super::super::kernel_clock::WallNs;
 use super::*;
+use crate::config::KernelStamps;
 
 const ROLE: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n";
 const FIN: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -29,12 +32,16 @@ fn exchange(status: u16, content_type: &'static str, pieces: &[&str], ending: En
     for (i, piece) in pieces.iter().enumerate() {
         body.extend_from_slice(piece.as_bytes());
         marks.push(Mark {
-            at: MonoNs(2_000_000 + 1_000_000 * i as u64),
+            read: Arrival {
+                at: MonoNs(2_000_000 + 1_000_000 * i as u64),
+                kernel: None,
+            },
             end: body.len(),
         });
     }
     Exchange {
         connect: Connect::default(),
+        stamping: Stamping::Off,
         sent_start: Some(MonoNs(1_000_000)),
         sent_end: Some(MonoNs(1_010_000)),
         head: Some(MonoNs(1_500_000)),
@@ -49,7 +56,11 @@ fn exchange(status: u16, content_type: &'static str, pieces: &[&str], ending: En
 }
 
 fn stream(pieces: &[&str], ending: Ending) -> Reading {
-    read(&mut exchange(200, "text/event-stream", pieces, ending))
+    reading(&mut exchange(200, "text/event-stream", pieces, ending))
+}
+
+fn reading(exchange: &mut Exchange) -> Reading {
+    read(exchange, &KernelClock::start(KernelStamps::Auto))
 }
 
 #[test]
@@ -104,7 +115,7 @@ fn d14_an_error_inside_a_200_stream_is_a_failure_with_its_message() {
 fn d17_a_page_instead_of_json_shows_status_type_and_first_characters() {
     let page = "<html><h1>Bad\tgateway</h1></html>";
     for (status, kind) in [(502, "http_502"), (200, "not_a_stream")] {
-        let r = read(&mut exchange(status, "text/html", &[page], Ending::Clean));
+        let r = reading(&mut exchange(status, "text/html", &[page], Ending::Clean));
         assert_eq!(r.outcome, Outcome::Failed);
         assert_eq!(r.error_kind.as_deref(), Some(kind));
         assert_eq!(
@@ -117,7 +128,7 @@ fn d17_a_page_instead_of_json_shows_status_type_and_first_characters() {
 #[test]
 fn an_engines_json_error_is_shown_in_its_own_words_and_never_too_long() {
     let long = format!("{{\"error\":{{\"message\":\"{}\"}}}}", "x".repeat(900));
-    let r = read(&mut exchange(
+    let r = reading(&mut exchange(
         400,
         "application/json",
         &[&long],
@@ -174,7 +185,7 @@ fn folding_ahead_changes_nothing() {
             ..*m
         })
         .collect();
-    assert_eq!(read(&mut ahead), whole);
+    assert_eq!(reading(&mut ahead), whole);
 }
 
 #[test]
@@ -183,4 +194,65 @@ fn a_cut_behind_the_end_mark_takes_nothing_from_the_answer() {
     let cut = Ending::Cut(Cut::RunEnd);
     assert_eq!(stream(&whole, cut.clone()).outcome, Outcome::Ok);
     assert_eq!(stream(&whole[..3], cut).outcome, Outcome::Incomplete);
+}
+
+/// An answer whose pieces came with the reads of these numbers, 1 µs apart; the kernel had the
+/// last segment of each some microseconds before.
+fn received(pieces: &[(u64, &str)]) -> Reading {
+    let clock = KernelClock::start(KernelStamps::Auto);
+    let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let wall = WallNs::of(wall.tv_sec, wall.tv_nsec).unwrap().get();
+    let base = MonoNs::now();
+    let texts: Vec<&str> = pieces.iter().map(|(_, text)| *text).collect();
+    let mut it = exchange(200, "text/event-stream", &texts, Ending::Clean);
+    it.stamping = Stamping::On;
+    it.sent_start = Some(base);
+    for (mark, (number, _)) in it.marks.iter_mut().zip(pieces) {
+        mark.read = Arrival {
+            at: base.plus_ns(number * 1_000),
+            kernel: WallNs::new(wall + number * 1_000),
+        };
+    }
+    // What converts stamps is a reading of the clocks behind the last of them.
+    while MonoNs::now() < base.plus_ns(10_000) {}
+    read(&mut it, &clock)
+}
+
+#[test]
+fn m05_of_events_in_one_read_only_the_last_ones_kernel_stamp_is_exact() {
+    let (a, b, c) = (text("a"), text("b"), text("c"));
+    // Three events in one piece, then one alone, then [DONE] in the read of the finish event.
+    let three = [ROLE, &a, &b].concat();
+    let r = received(&[(0, &three), (1, &c), (2, FIN), (2, DONE)]);
+    assert_eq!(r.events.rx_upper_bound, [0, 1, 4]);
+    assert_eq!(r.events.rx_lag_ns.len(), 6);
+    assert!(r.events.rx_lag_ns.iter().all(Option::is_some));
+    assert!(r.first_output_rx_ns <= r.first_output_ns);
+    assert!(!r.first_output_rx_exact, "another event came behind it");
+    assert!(r.last_output_rx_exact);
+}
+
+#[test]
+fn m05_a_part_of_the_next_event_makes_a_stamp_a_bound_and_line_ends_do_not() {
+    let (a, b) = (text("a"), text("b"));
+    let (head, tail) = b.split_at(9);
+    let cut = [a.as_str(), head].concat();
+    let r = received(&[(0, ROLE), (1, &cut), (2, tail), (3, FIN)]);
+    assert_eq!(r.events.rx_upper_bound, [1]);
+    // The same in two pieces of one read, as chunked framing has it.
+    let r = received(&[(0, ROLE), (1, &a), (1, head), (2, tail), (3, FIN)]);
+    assert_eq!(r.events.rx_upper_bound, [1]);
+    let crlf = a.replace('\n', "\r\n");
+    let r = received(&[(0, &crlf), (1, &crlf)]);
+    assert!(r.events.rx_upper_bound.is_empty());
+    assert!(r.first_output_rx_exact && r.last_output_rx_exact);
+}
+
+#[test]
+fn without_kernel_stamps_there_are_none_and_nothing_else_changes() {
+    let r = stream(&[ROLE, &text("a"), FIN, DONE], Ending::Clean);
+    assert!(r.events.rx_lag_ns.is_empty() && r.events.rx_upper_bound.is_empty());
+    assert_eq!(r.first_output_rx_ns, None);
+    assert!(!r.first_output_rx_exact);
+    assert!(r.first_output_ns.is_some());
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Arrival, EngineKind, Salt};
+use crate::config::{Arrival, EngineKind, KernelStamps, Salt};
 
 const FULL: &str = r#"
 version: 1
@@ -18,6 +18,7 @@ prompts: {input_tokens: 32, output_tokens: 8, salt: per_run}
 load: {arrival: poisson, rate: [2.5, 10], requests: 20, duration: 30s, warmup: 4, stagger: 100ms, max_in_flight: 64}
 slo: ttft=200ms,success=0.99
 gateway_records: http://127.0.0.1:9091/records
+client: {kernel_stamps: off}
 timeouts: {idle: 5s, after_done: 200ms}
 results_dir: out/results
 "#;
@@ -27,6 +28,7 @@ fn a_full_file_is_read_and_its_resolved_form_reads_back_to_the_same() {
     let resolved = parse("x.yaml", FULL).unwrap().resolve(false).unwrap();
     assert_eq!(resolved.engine.kind, EngineKind::Fake);
     assert_eq!(resolved.prompts.salt, Salt::PerRun);
+    assert_eq!(resolved.client.kernel_stamps, KernelStamps::Off);
     assert_eq!(resolved.load.arrival, Arrival::Poisson);
     assert_eq!(
         resolved.engine.url.as_deref(),
