@@ -2,8 +2,8 @@
 //!
 //! [`analyze`] reads `raw/<run-id>/` and nothing else; [`publish`] writes what follows from it.
 //! Pure of clock and network: the same raw files give the same bytes wherever and whenever they
-//! are analysed. Each line of `requests.jsonl` is read once, in order, and let go; only numbers
-//! stay in memory.
+//! are analysed. Each line of `requests.jsonl` is read once, in order, and let go; its numbers
+//! stay, in a fixed amount of memory ([`crate::stats::spill`]).
 
 mod error;
 pub mod lines;
@@ -14,7 +14,7 @@ mod schemas;
 pub(crate) mod synthetic;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use inferscope_shared::record::SCHEMA_VERSION;
 use inferscope_shared::record::request::RequestRecord;
@@ -31,6 +31,7 @@ use crate::measure::aggregate::{Aggregate, Point};
 use crate::measure::point::Curves;
 use crate::measure::{Asked, Measure};
 use crate::slo::Slo;
+use crate::stats::spill::Spill;
 use crate::telemetry::readings::Readings;
 use lines::Lines;
 
@@ -129,11 +130,11 @@ impl Raw {
     }
 
     /// The gateway's records, if the run has any.
-    pub fn join(&self, run: &RunDir) -> Result<Option<Join>, AnalysisError> {
+    pub fn join(&self, run: &RunDir, spill: &Spill) -> Result<Option<Join>, AnalysisError> {
         let path = run.gateway_records();
         let boot_id = self.manifest.host.boot_id.as_deref();
         path.is_file()
-            .then(|| Join::open(&path, run.run_id(), boot_id))
+            .then(|| Join::open(&path, run.run_id(), boot_id, spill))
             .transpose()
     }
 }
@@ -143,11 +144,17 @@ impl Raw {
 /// # Errors
 /// When a file is missing or unreadable, or a whole line of one is not what it should be.
 pub fn analyze(run: &RunDir) -> Result<Analysis, AnalysisError> {
+    analyze_within(run, &Spill::new(scratch_dirs(run)))
+}
+
+/// As [`analyze`], in the memory and on the disk of `spill`.
+fn analyze_within(run: &RunDir, spill: &Spill) -> Result<Analysis, AnalysisError> {
     let raw = Raw::open(run)?;
-    let mut join = raw.join(run)?;
+    let mut join = raw.join(run, spill)?;
     let manifest = &raw.manifest;
-    let mut measure = Measure::new(&manifest.points, raw.slo, asked(&run.plan())?);
-    let mut builders = attributions(manifest, join.as_ref());
+    let asked = asked(&run.plan(), spill)?;
+    let mut measure = Measure::new(&manifest.points, raw.slo, asked, spill);
+    let mut builders = attributions(manifest, join.as_ref(), spill);
 
     let mut rows = Lines::open(&run.requests())?;
     while let Some(at) = rows.read::<RequestRecord>()? {
@@ -165,18 +172,17 @@ pub fn analyze(run: &RunDir) -> Result<Analysis, AnalysisError> {
         if let Some(&index) = builders.places.get(&row.point_id) {
             builders.all[index].push(&row, record.as_ref(), at.offset);
         }
+        spill.check()?;
     }
 
     let mut points = Vec::new();
     for builder in builders.all {
-        let waterfall = match builder.median_row() {
-            Some(offset) => waterfall(&mut rows, join.as_mut(), offset)?,
-            None => None,
-        };
-        points.push(builder.finish(waterfall));
+        points.push(builder.finish(|offset| waterfall(&mut rows, join.as_mut(), offset))?);
     }
-    let join = join.map(|join| join.report());
+    let join = join.map(Join::report).transpose()?;
     let measured = measure.finish();
+    // Nothing is said from here on that rests on what a full disk did not take.
+    spill.check()?;
     let readings = Readings::read(run)?;
     let validation = gates::judge(&Facts {
         manifest,
@@ -222,14 +228,14 @@ struct Builders {
 
 /// One builder per point. Without records of the client's own boot a gateway's point is seen
 /// from the client alone.
-fn attributions(manifest: &Manifest, join: Option<&Join>) -> Builders {
+fn attributions(manifest: &Manifest, join: Option<&Join>, spill: &Spill) -> Builders {
     let comparable = join.is_some_and(Join::same_boot);
     let all: Vec<PointBuilder> = manifest
         .points
         .iter()
         .map(|p| {
             let gateway = arm_kind(manifest, &p.arm) == Some(ArmKind::Gateway);
-            PointBuilder::new(&p.point_id, &p.arm, gateway && comparable)
+            PointBuilder::new(&p.point_id, &p.arm, gateway && comparable, spill)
         })
         .collect();
     let places = manifest
@@ -264,22 +270,28 @@ struct PlanLine {
 }
 
 /// Output tokens that each arrival asked for.
-fn asked(path: &Path) -> Result<Asked, AnalysisError> {
-    let mut asked = Asked::new();
+fn asked(path: &Path, spill: &Spill) -> Result<Asked, AnalysisError> {
+    let mut asked = Asked::new(spill);
     let mut lines = Lines::open(path)?;
     while let Some(at) = lines.read::<PlanLine>()? {
         let line = at.value;
-        let of_point = asked.entry(line.point_id).or_default();
-        if of_point.len() as u64 != line.seq {
+        if !asked.push(&line.point_id, line.seq, line.output_tokens) {
             return Err(AnalysisError::file(
                 path,
                 format!("seq {} is out of order", line.seq),
             ));
         }
-        of_point.push(line.output_tokens);
     }
     Ok(asked)
 }
 
+/// Where an analysis may sort what memory does not hold: in `TMPDIR` if that is set, else beside
+/// the run's results, else where the system keeps temporary files.
+pub(crate) fn scratch_dirs(run: &RunDir) -> Vec<PathBuf> {
+    match std::env::var_os("TMPDIR") {
+        Some(dir) if !dir.is_empty() => vec![dir.into()],
+        _ => vec![run.roots().results().to_path_buf(), std::env::temp_dir()],
+    }
+}
 #[cfg(test)]
 mod tests;

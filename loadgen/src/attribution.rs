@@ -20,7 +20,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::join::JoinReport;
-use crate::stats::{Ordered, Summary};
+use crate::stats::spill::{Sorter, Spill};
+use crate::stats::{Ordered, Sum, Summary, to_word};
 use chain::{Chain, Owner, Step};
 use differences::Difference;
 use events::{EventTimes, PerEvent};
@@ -107,10 +108,11 @@ pub struct PointBuilder {
     arm: String,
     through_gateway: bool,
     ttft: Ordered,
-    unattributed: Vec<f64>,
+    unattributed: Sum,
     steps: Vec<StepValues>,
     events: EventTimes,
-    candidates: Vec<(f64, u64)>,
+    /// Whole time and place of each row.
+    whole: Sorter<2>,
 }
 
 #[derive(Debug)]
@@ -124,24 +126,24 @@ struct StepValues {
 impl PointBuilder {
     /// An empty point.
     #[must_use]
-    pub fn new(point_id: &str, arm: &str, through_gateway: bool) -> Self {
+    pub fn new(point_id: &str, arm: &str, through_gateway: bool, spill: &Spill) -> Self {
         Self {
             point_id: point_id.to_owned(),
             arm: arm.to_owned(),
             through_gateway,
-            ttft: Ordered::default(),
-            unattributed: Vec::new(),
+            ttft: Ordered::new(spill),
+            unattributed: Sum::default(),
             steps: chain::steps(through_gateway)
                 .iter()
                 .map(|step| StepValues {
                     step,
-                    values: Ordered::default(),
+                    values: Ordered::new(spill),
                     negative: 0,
                     missing: 0,
                 })
                 .collect(),
-            events: EventTimes::default(),
-            candidates: Vec::new(),
+            events: EventTimes::new(spill),
+            whole: Sorter::new(spill),
         }
     }
 
@@ -154,7 +156,7 @@ impl PointBuilder {
         let Some(e2e) = waterfall::whole_ms(row) else {
             return;
         };
-        self.candidates.push((e2e, offset));
+        self.whole.push([to_word(e2e), offset]);
         let at = row.dispatched_ns;
         let chain = Chain::of(row, record);
         if let Some(ttft) = chain.total_ns() {
@@ -170,30 +172,33 @@ impl PointBuilder {
                     None => values.missing += 1,
                 }
             }
-            self.unattributed.push(ms(rest as f64));
+            self.unattributed.add(ms(rest as f64));
         }
         if let Some(record) = record {
             self.events.push(row, record);
         }
     }
 
-    /// Place of the row whose whole time is the median one.
-    #[must_use]
-    pub fn median_row(&self) -> Option<u64> {
-        let mut sorted = self.candidates.clone();
-        sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let middle = sorted.len().checked_sub(1)? / 2;
-        sorted.get(middle).map(|(_, offset)| *offset)
-    }
-
-    /// The point's attribution.
-    #[must_use]
-    pub fn finish(self, waterfall: Option<Waterfall>) -> PointAttribution {
-        let requests = self.candidates.len() as u64;
+    /// The point's attribution. `lay_out` is given the place of the row whose whole time is the
+    /// median one.
+    ///
+    /// # Errors
+    /// Those of `lay_out`.
+    pub fn finish<E>(
+        self,
+        lay_out: impl FnOnce(u64) -> Result<Option<Waterfall>, E>,
+    ) -> Result<PointAttribution, E> {
+        let whole = self.whole.finish();
+        let requests = whole.len() as u64;
+        let median = whole.len().checked_sub(1).and_then(|n| whole.get(n / 2));
+        let waterfall = match median {
+            Some([_, offset]) => lay_out(offset)?,
+            None => None,
+        };
         let ttft = self.ttft.summary();
         let share = |mean: Option<f64>| Some(mean? / ttft.mean.filter(|&m| m > 0.0)?);
-        let unattributed = Summary::of(self.unattributed).mean;
-        PointAttribution {
+        let unattributed = self.unattributed.mean();
+        Ok(PointAttribution {
             point_id: self.point_id,
             arm: self.arm,
             requests,
@@ -222,7 +227,7 @@ impl PointBuilder {
             },
             per_event: self.through_gateway.then(|| self.events.finish()),
             waterfall,
-        }
+        })
     }
 }
 

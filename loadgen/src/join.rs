@@ -1,11 +1,12 @@
 //! Client rows and gateway records of the same requests, put together.
 //!
 //! The join is on `client_request_id`; what does not fit is counted, never dropped silently.
-//! Records stay on disk: an index says where each one lies. Events of one request meet by their
+//! Records stay on disk: an index ([`index`]) says where each one lies. Events of one request meet by their
 //! end offset in the decoded body, which both sides count alike: an event that ends at E came
 //! with the first piece that ends at E or later.
 
-use std::collections::HashMap;
+mod index;
+
 use std::path::Path;
 
 use inferscope_shared::record::gateway::{GatewayRecord, Header, Outcome as GatewayOutcome};
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::AnalysisError;
 use crate::analysis::lines::Lines;
+use crate::stats::spill::Spill;
+use index::{Index, IndexBuilder};
 
 /// How rows and records met.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -62,17 +65,11 @@ struct Line {
     boot_id: Option<String>,
 }
 
-#[derive(Debug)]
-struct Place {
-    offset: u64,
-    met: bool,
-}
-
 /// Gateway records of one run, while its rows go by.
 #[derive(Debug)]
 pub struct Join {
     lines: Lines,
-    index: HashMap<String, Place>,
+    index: Index,
     report: JoinReport,
 }
 
@@ -84,9 +81,14 @@ impl Join {
     ///
     /// # Errors
     /// When the file cannot be read or holds a line that is neither header nor record.
-    pub fn open(path: &Path, run_id: &str, boot_id: Option<&str>) -> Result<Self, AnalysisError> {
+    pub fn open(
+        path: &Path,
+        run_id: &str,
+        boot_id: Option<&str>,
+        spill: &Spill,
+    ) -> Result<Self, AnalysisError> {
         let mut lines = Lines::open(path)?;
-        let mut index: HashMap<String, Place> = HashMap::new();
+        let mut index = IndexBuilder::new(spill);
         let mut report = JoinReport::default();
         let prefix = format!("{run_id}.");
         while let Some(at) = lines.read::<Line>()? {
@@ -103,14 +105,15 @@ impl Join {
                     .foreign_boot_id
                     .get_or_insert_with(|| line.boot_id.unwrap_or_else(|| "unknown".to_owned()));
             }
-            if index.contains_key(&id) {
+            index.add(&id, at.offset);
+        }
+        let index = index.finish(
+            |offset| id_at(&mut lines, offset),
+            |id| {
                 report.duplicates += 1;
                 example(&mut report, format!("{id}: more than one record"));
-                continue;
-            }
-            let offset = at.offset;
-            index.insert(id, Place { offset, met: false });
-        }
+            },
+        )?;
         Ok(Self {
             lines,
             index,
@@ -128,7 +131,7 @@ impl Join {
         }
         let answered = row.status.is_some();
         self.report.answered += u64::from(answered);
-        let Some(place) = self.index.get_mut(&row.request_id) else {
+        let Some((place, record)) = self.find(&row.request_id)? else {
             if answered {
                 self.report.unjoined += 1;
                 let id = &row.request_id;
@@ -138,20 +141,15 @@ impl Join {
             }
             return Ok(None);
         };
-        if place.met {
+        if !self.index.meet(place) {
             self.report.duplicates += 1;
             let id = &row.request_id;
             example(&mut self.report, format!("{id}: more than one row"));
             return Ok(None);
         }
-        place.met = true;
-        let offset = place.offset;
-        let record: Option<GatewayRecord> = self.lines.at(offset)?;
-        if let Some(record) = &record {
-            self.report.joined += 1;
-            compare(&mut self.report.hashes, row, record);
-        }
-        Ok(record)
+        self.report.joined += 1;
+        compare(&mut self.report.hashes, row, &record);
+        Ok(Some(record))
     }
 
     /// The record of one request, without counting it; for looking at a single request.
@@ -159,10 +157,20 @@ impl Join {
     /// # Errors
     /// When the record cannot be read back.
     pub fn look_up(&mut self, request_id: &str) -> Result<Option<GatewayRecord>, AnalysisError> {
-        match self.index.get(request_id).map(|place| place.offset) {
-            Some(offset) => self.lines.at(offset),
-            None => Ok(None),
+        Ok(self.find(request_id)?.map(|(_, record)| record))
+    }
+
+    /// The first record of a request, and its place in the index.
+    fn find(&mut self, id: &str) -> Result<Option<(usize, GatewayRecord)>, AnalysisError> {
+        for (place, offset) in self.index.candidates(id) {
+            let record: Option<GatewayRecord> = self.lines.at(offset)?;
+            if let Some(record) = record
+                && record.client_request_id.as_deref() == Some(id)
+            {
+                return Ok(Some((place, record)));
+            }
         }
+        Ok(None)
     }
 
     /// Whether stamps of both sides can be compared.
@@ -172,22 +180,26 @@ impl Join {
     }
 
     /// The report, once all rows went by.
-    #[must_use]
-    pub fn report(&self) -> JoinReport {
-        let mut report = self.report.clone();
-        let mut left: Vec<&String> = self
-            .index
-            .iter()
-            .filter(|(_, place)| !place.met)
-            .map(|(id, _)| id)
-            .collect();
-        left.sort_unstable();
-        report.records_without_row = left.len() as u64;
-        for id in left {
-            example(&mut report, format!("{id}: no row"));
+    ///
+    /// # Errors
+    /// When a record without a row cannot be read back.
+    pub fn report(mut self) -> Result<JoinReport, AnalysisError> {
+        self.report.records_without_row = self.index.unmet();
+        let room = EXAMPLES.saturating_sub(self.report.examples.len());
+        for offset in self.index.first_unmet(room) {
+            let id = id_at(&mut self.lines, offset)?;
+            example(&mut self.report, format!("{id}: no row"));
         }
-        report
+        Ok(self.report)
     }
+}
+
+/// Whose record lies at `offset`.
+fn id_at(lines: &mut Lines, offset: u64) -> Result<String, AnalysisError> {
+    let line = lines.at::<Line>(offset)?;
+    Ok(line
+        .and_then(|line| line.client_request_id)
+        .unwrap_or_default())
 }
 
 fn example(report: &mut JoinReport, text: String) {

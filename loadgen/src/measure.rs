@@ -1,6 +1,7 @@
 //! Request records to numbers per load point.
 //!
-//! One record at a time goes in and is let go; what stays is one float per measured value.
+//! One record at a time goes in and is let go; what stays is one float per measured value, on
+//! disk where memory does not hold them ([`crate::stats::spill`]).
 //! Definitions are the shared crate's ([`inferscope_shared::definitions`]); the window, goodput
 //! and the limits are worked out here. Instants are CLOCK_MONOTONIC nanoseconds, results
 //! milliseconds and seconds.
@@ -9,10 +10,12 @@
 //! whatever its phase, and that of an open loop every measured answer ([`rates`] says why).
 
 pub mod aggregate;
+mod asked;
 pub mod evidence;
 pub mod judge;
 pub mod point;
 mod rates;
+mod rows;
 mod series;
 pub mod window;
 
@@ -22,10 +25,11 @@ use inferscope_shared::record::request::RequestRecord;
 
 use crate::artifacts::manifest::PointRun;
 use crate::slo::Slo;
+use crate::stats::spill::Spill;
 use point::{PointBuilder, PointMeasure};
 
-/// Output tokens asked for, by point and sequence number; from `plan.jsonl`.
-pub type Asked = HashMap<String, Vec<u64>>;
+pub use asked::Asked;
+pub use rows::Rows;
 
 /// All points of a run while its records go by.
 #[derive(Debug)]
@@ -38,12 +42,12 @@ pub struct Measure {
 impl Measure {
     /// Points as the manifest lists them, judged by `slo` if there is one.
     #[must_use]
-    pub fn new(points: &[PointRun], slo: Option<Slo>, asked: Asked) -> Self {
+    pub fn new(points: &[PointRun], slo: Option<Slo>, asked: Asked, spill: &Spill) -> Self {
         Self {
             order: points.iter().map(|p| p.point_id.clone()).collect(),
             points: points
                 .iter()
-                .map(|p| (p.point_id.clone(), PointBuilder::new(p, slo)))
+                .map(|p| (p.point_id.clone(), PointBuilder::new(p, slo, spill)))
                 .collect(),
             asked,
         }
@@ -54,11 +58,7 @@ impl Measure {
         let Some(point) = self.points.get_mut(&record.point_id) else {
             return false;
         };
-        let asked = self
-            .asked
-            .get(&record.point_id)
-            .and_then(|all| all.get(usize::try_from(record.seq).ok()?))
-            .copied();
+        let asked = self.asked.get(&record.point_id, record.seq);
         point.push(record, asked);
         true
     }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::stats::spill::SpillError;
+
 /// Why raw files could not be analysed.
 #[derive(Debug, Error)]
 pub enum AnalysisError {
@@ -25,6 +27,9 @@ pub enum AnalysisError {
         /// What is wrong.
         why: String,
     },
+    /// Numbers could not be sorted.
+    #[error(transparent)]
+    Spill(#[from] SpillError),
     /// An id that several requests end with.
     #[error("run {run}: {id} is the end of several ids; name one of {}", candidates.join(", "))]
     Ambiguous {

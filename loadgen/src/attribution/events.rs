@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::join::pieces_of_events;
-use crate::stats::{Ordered, Summary};
+use crate::stats::spill::Spill;
+use crate::stats::{Ordered, Summary, Values};
 
 /// Per event of all joined answers of a point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,16 +89,31 @@ impl Pieces {
 }
 
 /// Per-event values of one point while its requests go by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct EventTimes {
-    added: Vec<f64>,
-    delivery: Vec<f64>,
+    added: Values,
+    delivery: Values,
+    negative_added: u64,
+    negative_delivery: u64,
     blocked: Ordered,
     unmatched: u64,
     coalescing: Coalescing,
 }
 
 impl EventTimes {
+    /// None yet.
+    pub fn new(spill: &Spill) -> Self {
+        Self {
+            added: Values::new(spill),
+            delivery: Values::new(spill),
+            negative_added: 0,
+            negative_delivery: 0,
+            blocked: Ordered::new(spill),
+            unmatched: 0,
+            coalescing: Coalescing::default(),
+        }
+    }
+
     /// Takes a joined answer.
     pub fn push(&mut self, row: &RequestRecord, record: &GatewayRecord) {
         self.blocked
@@ -120,24 +136,26 @@ impl EventTimes {
                 continue;
             };
             let (read, written) = (MonoNs(read), MonoNs(written));
-            self.added.push(ms(written.signed_since(read) as f64));
-            self.delivery
-                .push(ms(MonoNs(at).signed_since(written) as f64));
+            let added = written.signed_since(read);
+            let delivery = MonoNs(at).signed_since(written);
+            self.negative_added += u64::from(added < 0);
+            self.negative_delivery += u64::from(delivery < 0);
+            self.added.extend([ms(added as f64)]);
+            self.delivery.extend([ms(delivery as f64)]);
         }
     }
 
     /// The distributions. Events of one answer depend on each other, so intervals count each
     /// answer once.
     pub fn finish(self) -> PerEvent {
-        let negative = |values: &[f64]| values.iter().filter(|&&v| v < 0.0).count() as u64;
         let answers = self.blocked.len();
         let c = self.coalescing;
         let per = |whole: u64| (whole > 0).then(|| c.events as f64 / whole as f64);
         PerEvent {
-            negative_added_delay: negative(&self.added),
-            negative_delivery: negative(&self.delivery),
-            added_delay_ms: Summary::of_groups(self.added, answers),
-            delivery_ms: Summary::of_groups(self.delivery, answers),
+            negative_added_delay: self.negative_added,
+            negative_delivery: self.negative_delivery,
+            added_delay_ms: self.added.sorted().summary(answers),
+            delivery_ms: self.delivery.sorted().summary(answers),
             unmatched: self.unmatched,
             coalescing: Coalescing {
                 events_per_piece: per(c.pieces),

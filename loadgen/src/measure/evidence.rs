@@ -1,12 +1,11 @@
 //! What gates look at beyond the aggregate: counts and shares of one point's records.
 
-use std::collections::HashSet;
-
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::definitions::arithmetic::fraction;
 use inferscope_shared::record::request::{RequestRecord, TokensSource};
 
 use super::judge::Sample;
+use super::rows::Rows;
 use super::series::answer_end;
 
 /// What gates look at beyond the aggregate.
@@ -27,31 +26,6 @@ pub struct Evidence {
     pub samples: Vec<Sample>,
     /// Measured arrivals that a signal dropped or cut.
     pub interrupted: u64,
-}
-
-/// The records of a point, of whatever phase.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rows {
-    seqs: HashSet<u64>,
-    /// Records whose sequence number had been there before.
-    pub repeated: u64,
-}
-
-impl Rows {
-    /// Records with a sequence number of their own.
-    #[must_use]
-    pub fn found(&self) -> u64 {
-        self.seqs.len() as u64
-    }
-
-    /// Records that the highest sequence number says there must be at least.
-    #[must_use]
-    pub fn at_least(&self) -> u64 {
-        self.seqs
-            .iter()
-            .max()
-            .map_or(0, |seq| seq.saturating_add(1))
-    }
 }
 
 /// So many of so many, with one that is not among them.
@@ -84,11 +58,6 @@ impl Share {
 }
 
 impl Evidence {
-    /// Any record.
-    pub(super) fn row(&mut self, seq: u64) {
-        self.rows.repeated += u64::from(!self.rows.seqs.insert(seq));
-    }
-
     /// A measured answer that ended ok; `asked` are the output tokens that it was asked for.
     pub(super) fn ok(&mut self, record: &RequestRecord, asked: Option<u64>, open_loop: bool) {
         let id = &record.request_id;

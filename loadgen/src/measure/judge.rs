@@ -13,6 +13,7 @@ use super::aggregate::{Goodput, Requests, SloCheck, SloResult};
 use super::series::{answer_end, between_ms, origin, tpot_ms};
 use crate::slo::Slo;
 use crate::stats::Ordered;
+use crate::stats::spill::Spill;
 
 /// Whether one answer keeps one limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,9 +30,9 @@ enum Kept {
 #[derive(Debug)]
 pub struct Judge {
     slo: Slo,
-    ttft: Track,
-    tpot: Track,
-    e2e: Track,
+    ttft: Option<Track>,
+    tpot: Option<Track>,
+    e2e: Option<Track>,
     good: u64,
     unknown_tpot: u64,
 }
@@ -60,33 +61,77 @@ pub struct Sample {
     pub worth: f64,
 }
 
-#[derive(Debug, Default)]
+/// One latency limit and what it is held against.
+#[derive(Debug)]
 struct Track {
+    limit: f64,
     /// Values of answers that have one.
     values: Ordered,
+    /// Those within the limit.
+    kept: u64,
     /// Answers that the limit does not apply to.
     not_applicable: u64,
 }
 
 impl Track {
+    fn new(limit: f64, spill: &Spill) -> Self {
+        Self {
+            limit,
+            values: Ordered::new(spill),
+            kept: 0,
+            not_applicable: 0,
+        }
+    }
+
     fn add(&mut self, record: &RequestRecord, kept: Kept) {
         match kept {
-            Kept::Value(ms) => self.values.extend(record.dispatched_ns, Some(ms)),
+            Kept::Value(ms) => {
+                self.values.extend(record.dispatched_ns, Some(ms));
+                self.kept += u64::from(ms <= self.limit);
+            }
             Kept::NotApplicable => self.not_applicable += 1,
             Kept::Unknown => {}
         }
+    }
+
+    /// What it shows. Answers that the limit does not apply to leave the percentile on both
+    /// sides.
+    fn finish(self, metric: &'static str, planned: u64, slo: &Slo) -> (SloCheck, Sample) {
+        let planned = planned.saturating_sub(self.not_applicable);
+        let values = self.values.finish();
+        let sample = Sample {
+            metric,
+            planned,
+            misses: planned.saturating_sub(self.kept),
+            worth: match values.sorted.len() {
+                0 => 1.0,
+                n => values.effective / n as f64,
+            },
+        };
+        let planned = usize::try_from(planned).unwrap_or(0);
+        let rank = slo.at.rank(planned).checked_sub(1);
+        let value = rank.and_then(|rank| values.sorted.get(rank));
+        let enough = planned >= slo.at.values_needed();
+        let check = SloCheck {
+            metric: metric.to_owned(),
+            limit: self.limit,
+            value: value.filter(|_| enough),
+            met: enough.then(|| value.is_some_and(|ms| ms <= self.limit)),
+        };
+        (check, sample)
     }
 }
 
 impl Judge {
     /// A judge by these limits.
     #[must_use]
-    pub fn new(slo: Slo) -> Self {
+    pub fn new(slo: Slo, spill: &Spill) -> Self {
+        let track = |limit: Option<f64>| limit.map(|limit| Track::new(limit, spill));
         Self {
             slo,
-            ttft: Track::default(),
-            tpot: Track::default(),
-            e2e: Track::default(),
+            ttft: track(slo.limits.ttft_ms),
+            tpot: track(slo.limits.tpot_ms),
+            e2e: track(slo.limits.e2e_ms),
             good: 0,
             unknown_tpot: 0,
         }
@@ -114,16 +159,22 @@ impl Judge {
         if open_loop && record.late {
             return;
         }
-        self.ttft.add(record, ttft(record, open_loop));
-        self.e2e.add(record, e2e(record, open_loop));
         let tpot = tpot(record);
-        self.tpot.add(record, tpot);
+        for (track, kept) in [
+            (&mut self.ttft, ttft(record, open_loop)),
+            (&mut self.tpot, tpot),
+            (&mut self.e2e, e2e(record, open_loop)),
+        ] {
+            if let Some(track) = track {
+                track.add(record, kept);
+            }
+        }
         self.unknown_tpot += u64::from(tpot == Kept::Unknown);
     }
 
     /// Goodput and verdict over the limits. `good_per_s` is the rate of good answers.
     #[must_use]
-    pub fn finish(mut self, requests: Requests, good_per_s: Option<f64>) -> Judged {
+    pub fn finish(self, requests: Requests, good_per_s: Option<f64>) -> Judged {
         let success_rate = fraction(requests.ok, requests.planned);
         let shortfall = match (self.slo.success, success_rate) {
             (Some(limit), Some(rate)) if rate < limit => Some(format!(
@@ -161,11 +212,7 @@ impl Judge {
         }
     }
 
-    fn verdict(
-        &mut self,
-        requests: Requests,
-        success_rate: Option<f64>,
-    ) -> (SloResult, Vec<Sample>) {
+    fn verdict(self, requests: Requests, success_rate: Option<f64>) -> (SloResult, Vec<Sample>) {
         let limits = self.slo.limits;
         let mut checks = Vec::new();
         let mut samples = Vec::new();
@@ -178,15 +225,15 @@ impl Judge {
                 met: success_rate.map(|rate| rate >= limit),
             });
         }
-        for (definition, limit, track) in [
-            (&defs::TTFT, limits.ttft_ms, &mut self.ttft),
-            (&defs::TPOT, limits.tpot_ms, &mut self.tpot),
-            (&defs::E2E, limits.e2e_ms, &mut self.e2e),
+        for (definition, track) in [
+            (&defs::TTFT, self.ttft),
+            (&defs::TPOT, self.tpot),
+            (&defs::E2E, self.e2e),
         ] {
-            if let Some(limit) = limit {
-                let planned = requests.planned.saturating_sub(track.not_applicable);
-                checks.push(check(definition.symbol, limit, track, planned, &self.slo));
-                samples.push(sample(definition.symbol, limit, track, planned));
+            if let Some(track) = track {
+                let (check, sample) = track.finish(definition.symbol, requests.planned, &self.slo);
+                checks.push(check);
+                samples.push(sample);
             }
         }
         for it in checks.iter().filter(|it| it.met != Some(true)) {
@@ -208,40 +255,6 @@ impl Judge {
             reasons,
         };
         (result, samples)
-    }
-}
-
-/// `planned` is without the answers that the limit does not apply to, which leave this
-/// percentile on both sides.
-fn check(symbol: &str, limit: f64, track: &Track, planned: u64, slo: &Slo) -> SloCheck {
-    let mut values: Vec<f64> = track.values.values().collect();
-    values.sort_unstable_by(f64::total_cmp);
-    let planned = usize::try_from(planned).unwrap_or(0);
-    let value = slo
-        .at
-        .rank(planned)
-        .checked_sub(1)
-        .and_then(|rank| values.get(rank).copied());
-    let enough = planned >= slo.at.values_needed();
-    SloCheck {
-        metric: symbol.to_owned(),
-        limit,
-        value: value.filter(|_| enough),
-        met: enough.then(|| value.is_some_and(|ms| ms <= limit)),
-    }
-}
-
-fn sample(metric: &'static str, limit: f64, track: &mut Track, planned: u64) -> Sample {
-    let kept = track.values.values().filter(|&ms| ms <= limit).count() as u64;
-    let worth = match track.values.len() {
-        0 => 1.0,
-        n => track.values.effective() / n as f64,
-    };
-    Sample {
-        metric,
-        planned,
-        misses: planned.saturating_sub(kept),
-        worth,
     }
 }
 

@@ -15,10 +15,8 @@ use super::window::Instants;
 use crate::artifacts::manifest::PointRun;
 use crate::config::LoadValue;
 use crate::slo::Slo;
-use crate::stats::{Ordered, Percentile, ecdf};
-
-/// Points of a curve; more cannot be seen.
-const CURVE_POINTS: usize = 400;
+use crate::stats::spill::Spill;
+use crate::stats::{Ordered, Percentile, Values};
 
 /// A finished point.
 #[derive(Debug)]
@@ -57,29 +55,29 @@ pub struct PointBuilder {
     warmup: Warmup,
     warmup_ttft: Ordered,
     evidence: Evidence,
-    dispatch: Vec<f64>,
+    dispatch: Values,
 }
 
 impl PointBuilder {
     /// An empty point.
     #[must_use]
-    pub fn new(run: &PointRun, slo: Option<Slo>) -> Self {
+    pub fn new(run: &PointRun, slo: Option<Slo>, spill: &Spill) -> Self {
         Self {
             id: run.point_id.clone(),
             arm: run.arm.clone(),
             load: run.load,
-            judge: slo.map(Judge::new),
+            judge: slo.map(|slo| Judge::new(slo, spill)),
             requests: Requests::default(),
             errors: BTreeMap::new(),
-            series: Series::default(),
-            instants: Instants::default(),
-            completions: Completions::default(),
+            series: Series::new(spill),
+            instants: Instants::new(spill),
+            completions: Completions::new(spill),
             tokens: Tokens::default(),
             connections: Connections::default(),
             warmup: Warmup::default(),
-            warmup_ttft: Ordered::default(),
+            warmup_ttft: Ordered::new(spill),
             evidence: Evidence::default(),
-            dispatch: Vec::new(),
+            dispatch: Values::new(spill),
         }
     }
 
@@ -87,7 +85,7 @@ impl PointBuilder {
     pub fn push(&mut self, record: &RequestRecord, asked: Option<u64>) {
         let open = self.load.is_open();
         let measured = record.phase == Phase::Measure;
-        self.evidence.row(record.seq);
+        self.evidence.rows.add(record.seq);
         if record.outcome != Outcome::Dropped {
             self.instants
                 .sent(measured, record.dispatched_ns, record.end_ns);
@@ -168,7 +166,6 @@ impl PointBuilder {
             ),
             ..self.connections
         };
-        self.dispatch.sort_unstable_by(f64::total_cmp);
         let judged = self
             .judge
             .map(|judge| judge.finish(self.requests, rates.good_per_s));
@@ -178,14 +175,11 @@ impl PointBuilder {
             Percentile::P90
         };
         let evidence = Evidence {
-            dispatch_ms: dispatch_at.nearest(&self.dispatch),
+            dispatch_ms: self.dispatch.sorted().nearest(dispatch_at),
             samples: judged.as_ref().map_or_else(Vec::new, |j| j.samples.clone()),
             ..self.evidence
         };
-        let curves = Curves {
-            ttft: curve(self.series.ttft.values()),
-            itl: curve(self.series.itl_event.iter().copied()),
-        };
+        let (metrics, curves) = self.series.summarise();
         let (goodput, slo) = judged.map(|j| (j.goodput, j.slo)).unzip();
         let point = Point {
             point_id: self.id,
@@ -198,7 +192,7 @@ impl PointBuilder {
             },
             requests: self.requests,
             errors: self.errors,
-            metrics: self.series.summarise(),
+            metrics,
             throughput: rates.throughput,
             goodput,
             slo,
@@ -216,10 +210,4 @@ impl PointBuilder {
             curves,
         }
     }
-}
-
-fn curve(values: impl Iterator<Item = f64>) -> Vec<(f64, f64)> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_unstable_by(f64::total_cmp);
-    ecdf(&sorted, CURVE_POINTS)
 }

@@ -12,18 +12,15 @@ use inferscope_shared::record::request::{Outcome, Phase, RequestRecord};
 
 use super::aggregate::Throughput;
 use super::series::answer_end;
+use crate::stats::spill::{Log, Spill};
 
-/// Answers of one point that ended ok, of whatever phase.
-#[derive(Debug, Default)]
-pub(super) struct Completions(Vec<Completion>);
+/// Answers of one point that ended ok, of whatever phase: end, flags, completion tokens.
+#[derive(Debug)]
+pub(super) struct Completions(Log<3>);
 
-#[derive(Debug, Clone, Copy)]
-struct Completion {
-    end: MonoNs,
-    measured: bool,
-    tokens: Option<u64>,
-    good: bool,
-}
+const MEASURED: u64 = 1;
+const GOOD: u64 = 2;
+const COUNTED: u64 = 4;
 
 /// What follows from them.
 #[derive(Debug, Clone, Copy)]
@@ -34,37 +31,42 @@ pub(super) struct Rates {
 }
 
 impl Completions {
+    /// None yet.
+    pub fn new(spill: &Spill) -> Self {
+        Self(Log::new(spill))
+    }
+
     /// Takes any record; `good` when it kept every limit.
     pub fn add(&mut self, record: &RequestRecord, good: bool) {
         if record.outcome == Outcome::Ok
             && let Some(end) = answer_end(record)
         {
-            self.0.push(Completion {
-                end,
-                measured: record.phase == Phase::Measure,
-                tokens: record.completion_tokens,
-                good,
-            });
+            let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+            let flags = flag(record.phase == Phase::Measure, MEASURED)
+                | flag(good, GOOD)
+                | flag(record.completion_tokens.is_some(), COUNTED);
+            let tokens = record.completion_tokens.unwrap_or(0);
+            self.0.push([end.0, flags, tokens]);
         }
     }
 
     /// Rates over the window; null without one.
     pub fn rates(&self, window: Option<(MonoNs, MonoNs)>, open_loop: bool) -> Rates {
         let window_ns = window.map_or(0, |(start, end)| end.since(start));
-        let counted: Vec<&Completion> = self
-            .0
-            .iter()
-            .filter(|c| match window {
-                Some(_) if open_loop => c.measured,
-                Some((start, end)) => c.end > start && c.end <= end,
+        let (mut completed, mut good, mut tokens) = (0, 0, Some(0_u64));
+        for [end, flags, count] in self.0.iter() {
+            let counts = match window {
+                Some(_) if open_loop => flags & MEASURED > 0,
+                Some((start, last)) => end > start.0 && end <= last.0,
                 None => false,
-            })
-            .collect();
-        let completed = counted.len() as u64;
-        let good = counted.iter().filter(|c| c.good).count() as u64;
-        let tokens = counted
-            .iter()
-            .try_fold(0_u64, |sum, c| Some(sum.saturating_add(c.tokens?)));
+            };
+            if counts {
+                completed += 1;
+                good += u64::from(flags & GOOD > 0);
+                let known = tokens.filter(|_| flags & COUNTED > 0);
+                tokens = known.map(|sum| sum.saturating_add(count));
+            }
+        }
         Rates {
             throughput: Throughput {
                 completed,

@@ -6,7 +6,9 @@ use inferscope_shared::record::delta;
 use inferscope_shared::record::request::{EventKind, RequestRecord};
 
 use super::aggregate::Metrics;
-use crate::stats::{Ordered, Summary};
+use super::point::Curves;
+use crate::stats::spill::Spill;
+use crate::stats::{Ordered, Sorted, Values, ecdf};
 
 /// Milliseconds from `from` to `to`, negative when `to` is the earlier one.
 pub(crate) fn between_ms(from: Option<MonoNs>, to: Option<MonoNs>) -> Option<f64> {
@@ -33,15 +35,18 @@ pub(crate) fn tpot_ms(record: &RequestRecord) -> Option<f64> {
     tpot_ns(first, record.last_output_ns?, record.completion_tokens?).map(ms)
 }
 
+/// Points of a curve; more cannot be seen.
+const CURVE_POINTS: usize = 400;
+
 /// Values of one point, in milliseconds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Series {
-    pub ttft: Ordered,
+    ttft: Ordered,
     ttft_from_sent: Ordered,
     first_event: Ordered,
     tpot: Ordered,
-    pub itl_event: Vec<f64>,
-    itl_token: Vec<f64>,
+    itl_event: Values,
+    itl_token: Values,
     answers_with_gaps: usize,
     answers_with_token_gaps: usize,
     e2e: Ordered,
@@ -49,14 +54,39 @@ pub(crate) struct Series {
     dispatch_lag: Ordered,
     connect: Ordered,
     ttft_kernel: Ordered,
-    itl_event_kernel: Vec<f64>,
-    read_lag: Vec<f64>,
+    itl_event_kernel: Values,
+    read_lag: Values,
     answers_with_kernel_gaps: usize,
     answers_with_reads: usize,
     pub output_events: u64,
 }
 
 impl Series {
+    /// No values yet.
+    pub fn new(spill: &Spill) -> Self {
+        let ordered = || Ordered::new(spill);
+        Self {
+            ttft: ordered(),
+            ttft_from_sent: ordered(),
+            first_event: ordered(),
+            tpot: ordered(),
+            itl_event: Values::new(spill),
+            itl_token: Values::new(spill),
+            answers_with_gaps: 0,
+            answers_with_token_gaps: 0,
+            e2e: ordered(),
+            e2e_from_sent: ordered(),
+            dispatch_lag: ordered(),
+            connect: ordered(),
+            ttft_kernel: ordered(),
+            itl_event_kernel: Values::new(spill),
+            read_lag: Values::new(spill),
+            answers_with_kernel_gaps: 0,
+            answers_with_reads: 0,
+            output_events: 0,
+        }
+    }
+
     /// A measured request that was sent, however it ended.
     pub fn sent(&mut self, record: &RequestRecord) {
         let at = record.dispatched_ns;
@@ -144,29 +174,39 @@ impl Series {
         }
     }
 
-    /// The distributions. Values of requests may depend on those before them, and their intervals
-    /// count them by their effective number. Gaps of one answer depend on each other, so their intervals count each
-    /// answer once. Gaps per token are given only when every answer has them.
-    pub fn summarise(self) -> Metrics {
+    /// The distributions, and their curves. Values of requests may depend on those before them,
+    /// and their intervals count them by their effective number. Gaps of one answer depend on
+    /// each other, so their intervals count each answer once. Gaps per token are given only when
+    /// every answer has them.
+    pub fn summarise(self) -> (Metrics, Curves) {
         let all_have = self.answers_with_token_gaps == self.answers_with_gaps;
-        let itl_token = if all_have { self.itl_token } else { Vec::new() };
-        Metrics {
-            ttft_ms: self.ttft.summary(),
+        let itl_token = if all_have {
+            self.itl_token.sorted()
+        } else {
+            Sorted::of([])
+        };
+        let ttft = self.ttft.finish();
+        let itl_event = self.itl_event.sorted();
+        let curves = Curves {
+            ttft: ecdf(&ttft.sorted, CURVE_POINTS),
+            itl: ecdf(&itl_event, CURVE_POINTS),
+        };
+        let metrics = Metrics {
+            ttft_ms: ttft.summary(),
             ttft_from_sent_ms: self.ttft_from_sent.summary(),
             first_event_ms: self.first_event.summary(),
             tpot_ms: self.tpot.summary(),
-            itl_event_ms: Summary::of_groups(self.itl_event, self.answers_with_gaps),
-            itl_token_ms: Summary::of_groups(itl_token, self.answers_with_gaps),
+            itl_event_ms: itl_event.summary(self.answers_with_gaps),
+            itl_token_ms: itl_token.summary(self.answers_with_gaps),
             e2e_ms: self.e2e.summary(),
             e2e_from_sent_ms: self.e2e_from_sent.summary(),
             dispatch_lag_ms: self.dispatch_lag.summary(),
             connect_ms: self.connect.summary(),
             ttft_kernel_ms: self.ttft_kernel.summary(),
-            itl_event_kernel_ms: Summary::of_groups(
-                self.itl_event_kernel,
-                self.answers_with_kernel_gaps,
-            ),
-            read_lag_ms: Summary::of_groups(self.read_lag, self.answers_with_reads),
-        }
+            itl_event_kernel_ms: (self.itl_event_kernel.sorted())
+                .summary(self.answers_with_kernel_gaps),
+            read_lag_ms: self.read_lag.sorted().summary(self.answers_with_reads),
+        };
+        (metrics, curves)
     }
 }

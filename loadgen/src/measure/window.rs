@@ -2,8 +2,10 @@
 
 use inferscope_shared::clock::MonoNs;
 
+use crate::stats::spill::{Log, Spill};
+
 /// Instants that a window is made of, collected as records go by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Instants {
     /// First dispatch of a measured request.
     first_dispatch: Option<MonoNs>,
@@ -12,10 +14,21 @@ pub struct Instants {
     /// Last planned arrival among measured ones.
     last_planned: Option<MonoNs>,
     /// Ends of all requests.
-    ends: Vec<MonoNs>,
+    ends: Log<1>,
 }
 
 impl Instants {
+    /// None yet.
+    #[must_use]
+    pub fn new(spill: &Spill) -> Self {
+        Self {
+            first_dispatch: None,
+            last_dispatch: None,
+            last_planned: None,
+            ends: Log::new(spill),
+        }
+    }
+
     /// A request that was sent.
     pub fn sent(&mut self, measured: bool, dispatched: Option<MonoNs>, end: Option<MonoNs>) {
         if let Some(at) = dispatched {
@@ -24,7 +37,9 @@ impl Instants {
             }
             self.last_dispatch = self.last_dispatch.max(Some(at));
         }
-        self.ends.extend(end);
+        if let Some(end) = end {
+            self.ends.push([end.0]);
+        }
     }
 
     /// A measured arrival, sent or not.
@@ -41,7 +56,8 @@ impl Instants {
             self.last_planned?
         } else {
             let last = self.last_dispatch?;
-            self.ends.iter().copied().filter(|&e| e > last).min()?
+            let ends = self.ends.iter().map(|[end]| MonoNs(end));
+            ends.filter(|&e| e > last).min()?
         };
         (end > start).then_some((start, end))
     }
@@ -57,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_closed_loop_ends_when_a_slot_stays_empty() {
-        let mut instants = Instants::default();
+        let mut instants = Instants::new(&Spill::never());
         instants.sent(false, at(0), at(10));
         for (dispatched, end) in [(10, 20), (12, 30), (20, 28), (28, 41)] {
             instants.planned(at(dispatched));
@@ -68,7 +84,7 @@ mod tests {
 
     #[test]
     fn an_open_loop_ends_with_its_last_planned_arrival_even_if_that_was_dropped() {
-        let mut instants = Instants::default();
+        let mut instants = Instants::new(&Spill::never());
         instants.planned(at(100));
         instants.sent(true, at(101), at(900));
         instants.planned(at(200));
@@ -77,7 +93,7 @@ mod tests {
 
     #[test]
     fn m21_nothing_sent_or_no_time_is_no_window() {
-        let mut instants = Instants::default();
+        let mut instants = Instants::new(&Spill::never());
         assert_eq!(instants.window(false), None);
         instants.planned(at(100));
         assert_eq!(instants.window(true), None);

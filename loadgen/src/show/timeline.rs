@@ -10,9 +10,10 @@ use inferscope_shared::record::request::RequestRecord;
 use serde::Serialize;
 
 use crate::analysis::lines::Lines;
-use crate::analysis::{AnalysisError, Raw};
+use crate::analysis::{AnalysisError, Raw, scratch_dirs};
 use crate::artifacts::layout::RunDir;
 use crate::attribution::events::Pieces;
+use crate::stats::spill::Spill;
 
 /// One request's story.
 #[derive(Debug, Serialize)]
@@ -44,10 +45,12 @@ const CANDIDATES: usize = 6;
 pub(crate) fn of(run: &RunDir, id: &str) -> Result<Timeline, AnalysisError> {
     let raw = Raw::open(run)?;
     let row = find(run, id)?;
-    let gateway = match raw.join(run)? {
+    let spill = Spill::new(scratch_dirs(run));
+    let gateway = match raw.join(run, &spill)? {
         Some(mut join) if join.same_boot() => join.look_up(&row.request_id)?,
         _ => None,
     };
+    spill.check()?;
     Ok(Timeline {
         entries: entries(&row, gateway.as_ref()),
         client: row,

@@ -40,31 +40,6 @@ pub fn certify_needed(p: Percentile) -> usize {
     n.max(1.0) as usize
 }
 
-/// How many independent values a series in order of time is worth: `n·(1-r)/(1+r)` with r its
-/// lag-1 autocorrelation. An r that chance alone explains (below `1.645/√n`) counts as none.
-#[must_use]
-pub fn effective_size(series: &[f64]) -> f64 {
-    let n = series.len() as f64;
-    let Some(r) = lag_one(series) else { return n };
-    if r <= 1.645 / n.sqrt() {
-        return n;
-    }
-    (n * (1.0 - r) / (1.0 + r)).clamp(1.0, n)
-}
-
-fn lag_one(series: &[f64]) -> Option<f64> {
-    if series.len() < 3 {
-        return None;
-    }
-    let mean = series.iter().sum::<f64>() / series.len() as f64;
-    let variance: f64 = series.iter().map(|v| (v - mean).powi(2)).sum();
-    let covariance: f64 = series
-        .windows(2)
-        .map(|w| (w[0] - mean) * (w[1] - mean))
-        .sum();
-    (variance > 0.0).then(|| covariance / variance)
-}
-
 /// How likely `n` independent values show `misses` or fewer beyond a limit that the percentile
 /// does not keep: `P(B <= misses)`, B binomial (n, 1 - p). At or below 0.05 the limit is
 /// certified at 95 % confidence.
@@ -172,15 +147,5 @@ mod tests {
         }
         assert_eq!(chance_of_fewer(p95, 0, 0), 1.0);
         assert_eq!(chance_of_fewer(p95, 3, 7), 1.0);
-    }
-
-    #[test]
-    fn a_drifting_series_is_worth_less_than_it_counts() {
-        let drift: Vec<f64> = (0..100).map(f64::from).collect();
-        assert!(effective_size(&drift) < 10.0);
-        let alternating: Vec<f64> = (0..100).map(|i| f64::from(i % 2)).collect();
-        assert_eq!(effective_size(&alternating), 100.0);
-        assert_eq!(effective_size(&[5.0; 50]), 50.0);
-        assert_eq!(effective_size(&[]), 0.0);
     }
 }

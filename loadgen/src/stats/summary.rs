@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Percentile, order_interval};
+use super::moments::Sum;
+use super::{Percentile, Sorted, order_interval};
 
 /// A distribution in its metric's unit. Null where the sample does not define a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,42 +48,30 @@ impl Summary {
     /// Describes independent values; those that are not finite are left out.
     #[must_use]
     pub fn of(values: Vec<f64>) -> Self {
-        let independent = values.len();
-        Self::of_groups(values, independent)
+        let sorted = Sorted::of(values);
+        Self::of_sorted(&sorted, sorted.len())
     }
 
     /// Describes values of which only `groups` are independent of each other, such as the gaps
     /// of `groups` answers: intervals count each group once.
     #[must_use]
-    pub fn of_groups(mut values: Vec<f64>, groups: usize) -> Self {
-        values.retain(|v| v.is_finite());
-        values.sort_unstable_by(f64::total_cmp);
-        Self::of_sorted(&values, groups)
-    }
-
-    /// As [`Summary::of_groups`], of values already finite and sorted.
-    #[must_use]
-    pub fn of_sorted(sorted: &[f64], groups: usize) -> Self {
+    pub fn of_sorted(sorted: &Sorted, groups: usize) -> Self {
         let n = sorted.len();
-        let mean = (n > 0).then(|| sorted.iter().sum::<f64>() / n as f64);
-        let std = mean.filter(|_| n > 1).map(|mean| {
-            let squares: f64 = sorted.iter().map(|v| (v - mean).powi(2)).sum();
-            (squares / (n - 1) as f64).sqrt()
-        });
+        let (mean, std) = moments(sorted).unzip();
         let interval = |p: Percentile| {
-            p.estimate(sorted)?;
+            sorted.estimate(p)?;
             interval(sorted, p, groups.min(n))
         };
         Self {
             n: n as u64,
             mean,
-            std,
-            min: sorted.first().copied(),
-            p50: Percentile::P50.estimate(sorted),
-            p90: Percentile::P90.estimate(sorted),
-            p95: Percentile::P95.estimate(sorted),
-            p99: Percentile::P99.estimate(sorted),
-            max: sorted.last().copied(),
+            std: std.flatten(),
+            min: sorted.get(0),
+            p50: sorted.estimate(Percentile::P50),
+            p90: sorted.estimate(Percentile::P90),
+            p95: sorted.estimate(Percentile::P95),
+            p99: sorted.estimate(Percentile::P99),
+            max: n.checked_sub(1).and_then(|last| sorted.get(last)),
             ci95: Intervals {
                 p50: interval(Percentile::P50),
                 p90: interval(Percentile::P90),
@@ -93,14 +82,31 @@ impl Summary {
     }
 }
 
+/// Mean and sample standard deviation, in one pass. Values are taken from their middle one, so
+/// that squares of large numbers with small differences do not cancel; the middle is never
+/// further from the mean than the deviation itself.
+fn moments(sorted: &Sorted) -> Option<(f64, Option<f64>)> {
+    let n = sorted.len() as f64;
+    let middle = sorted.get(sorted.len() / 2)?;
+    let (mut sum, mut squares) = (Sum::default(), Sum::default());
+    for value in sorted.iter() {
+        let off = value - middle;
+        sum.add(off);
+        squares.add(off * off);
+    }
+    let variance = (squares.total() - sum.total() * (sum.total() / n)) / (n - 1.0);
+    let std = (sorted.len() > 1).then(|| variance.max(0.0).sqrt());
+    Some((middle + sum.total() / n, std.filter(|std| std.is_finite())))
+}
+
 /// Values at the interval's ranks. With fewer groups than values the ranks, found for the
 /// groups, are stretched over the values.
-fn interval(sorted: &[f64], p: Percentile, groups: usize) -> Option<[f64; 2]> {
+fn interval(sorted: &Sorted, p: Percentile, groups: usize) -> Option<[f64; 2]> {
     let (lower, upper) = order_interval(p, groups)?;
     let n = sorted.len();
     let low = ((lower - 1) * n / groups).min(n - 1);
     let high = (upper * n).div_ceil(groups).clamp(1, n) - 1;
-    Some([sorted[low], sorted[high]])
+    Some([sorted.get(low)?, sorted.get(high)?])
 }
 
 #[cfg(test)]
@@ -137,12 +143,20 @@ mod tests {
 
     #[test]
     fn gaps_of_few_answers_make_no_narrow_interval() {
-        let values: Vec<f64> = (1..=1000).map(f64::from).collect();
-        assert_eq!(Summary::of_groups(values.clone(), 5).ci95.p50, None);
-        let [low, high] = Summary::of_groups(values.clone(), 10).ci95.p50.unwrap();
+        let values = Sorted::of((1..=1000).map(f64::from));
+        assert_eq!(values.summary(5).ci95.p50, None);
+        let [low, high] = values.summary(10).ci95.p50.unwrap();
         assert_eq!((low, high), (101.0, 900.0));
-        let independent = Summary::of(values).ci95.p50.unwrap();
+        let independent = values.summary(1000).ci95.p50.unwrap();
         assert!(independent[0] > low && independent[1] < high);
+    }
+
+    #[test]
+    fn a_deviation_of_nanoseconds_survives_beside_hours() {
+        let values = (0..1_000_000).map(|i| 1e10 + f64::from(i % 2) * 1e-3);
+        let s = Sorted::of(values).summary(1);
+        assert!((s.mean.unwrap() - 1e10 - 5e-4).abs() < 1e-5, "{s:?}");
+        assert!((s.std.unwrap() / 5e-4 - 1.0).abs() < 1e-2, "{s:?}");
     }
 
     proptest! {
