@@ -3,12 +3,14 @@
 //! `loadgen --path both …` is the short form of `loadgen run --path both …`. Flags are laid over
 //! the configuration file. Units are part of a value (`200ms`, `5s`), never of a flag's meaning.
 
+pub mod calibrate_args;
 pub mod run_args;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use calibrate_args::{CalibrateArgs, ExactServerArgs};
 use run_args::RunArgs;
 
 /// Load generator that measures LLM serving, its own error included, and decides whether a run
@@ -54,6 +56,11 @@ pub enum Command {
     Run(RunArgs),
     /// Say what a run would send, without sending it.
     Plan(RunArgs),
+    /// Measure the instrument's own error on this machine, at a load of your choice.
+    Calibrate(CalibrateArgs),
+    /// The server of a calibration; ends with its standard input.
+    #[command(hide = true)]
+    ExactServer(ExactServerArgs),
     /// Show the result of a run, or one request's timeline.
     Show {
         /// The run.

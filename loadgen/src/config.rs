@@ -46,6 +46,9 @@ pub struct Resolved {
     /// Limits that goodput and `slo.met` are judged by, as written
     /// (`ttft=200ms,tpot=50ms,e2e=5s,success=0.99,at=p95`).
     pub slo: Option<String>,
+    /// How long the instrument's own error is measured after the points; none = off.
+    #[serde(with = "duration::optional")]
+    pub calibration: Option<Duration>,
     /// Where the gateway's records come from: a file, or `http://ADMIN/records`.
     pub gateway_records: Option<String>,
     /// How the client itself works.

@@ -9,6 +9,7 @@
 
 mod client;
 mod engine;
+pub mod instrument;
 mod joined;
 mod rows;
 mod rules;

@@ -10,6 +10,7 @@
 //! All intervals are CLOCK_MONOTONIC nanoseconds until they become `_ms` in results.
 
 pub mod artifacts;
+pub mod calibration;
 pub mod cli;
 pub mod client;
 pub mod config;

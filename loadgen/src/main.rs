@@ -2,11 +2,14 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use loadgen::analysis::{self, AnalysisError};
 use loadgen::artifacts::layout::RunDir;
+use loadgen::calibration::{command, server};
+use loadgen::cli::calibrate_args::{CalibrateArgs, ExactServerArgs};
 use loadgen::cli::run_args::RunArgs;
 use loadgen::cli::{Cli, Command, OfRun};
 use loadgen::client::open_files;
@@ -21,6 +24,8 @@ fn main() -> ExitCode {
         None => measure(&cli.run),
         Some(Command::Run(args)) => measure(&args),
         Some(Command::Plan(args)) => plan(&args),
+        Some(Command::Calibrate(args)) => calibrate(&args),
+        Some(Command::ExactServer(args)) => exact_server(args),
         Some(Command::Show { of, request }) => look(&of, |run, json| match &request {
             Some(id) => Ok(show::request(run, id, json)?),
             None => Ok(show::show(run, json)?),
@@ -64,12 +69,29 @@ fn prepare(args: &RunArgs) -> anyhow::Result<(tokio::runtime::Runtime, run::Prep
         None => Settings::default(),
     };
     let settings = args.settings_over(file);
-    open_files::raise();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = runtime()?;
     let prepared = runtime.block_on(run::prepare(settings))?;
     Ok((runtime, prepared))
+}
+
+/// The runtime that measures: one thread, so that nothing of a request crosses threads.
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    open_files::raise();
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
+    let shown = runtime()?.block_on(command::calibrate(args))?;
+    say(shown.text.as_bytes())?;
+    Ok(shown.exit_code)
+}
+
+fn exact_server(args: ExactServerArgs) -> anyhow::Result<u8> {
+    let [ttft, itl] = [args.ttft_ns, args.itl_ns].map(Duration::from_nanos);
+    server::serve(ttft, itl)?;
+    Ok(0)
 }
 
 fn plan(args: &RunArgs) -> anyhow::Result<u8> {

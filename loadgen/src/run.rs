@@ -21,6 +21,7 @@ use crate::artifacts::inventory;
 use crate::artifacts::layout::RunDir;
 use crate::artifacts::manifest::{Manifest, StopReason};
 use crate::artifacts::writer::Writer;
+use crate::calibration;
 use crate::client::connection::Pool;
 use crate::client::target::Target;
 use crate::config::{ArmKind, Gpu, Resolved};
@@ -192,7 +193,7 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
             health::Found::Unclear(why) => (None, Some(why)),
         };
     }
-    drop((progress, session));
+    drop(session);
     manifest.telemetry.push(monitor.finish().await);
     timer::go_along();
     let (reports, written) = sources.finish();
@@ -200,8 +201,20 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
     note(written, &run.raw());
 
     let (written, kernel_clock) = writer.finish();
-    note(written, &run.requests());
     manifest.kernel_clock = Some(kernel_clock);
+    match written {
+        Ok(observed) => {
+            progress.point("calibration of the instrument");
+            let interrupt = interrupt.clone();
+            let into = &mut manifest.calibration;
+            calibration::of_run(&config, &plan, &observed, interrupt, into).await;
+        }
+        Err(e) => {
+            manifest.calibration.instrument_absent = Some("requests.jsonl failed".to_owned());
+            note(Err(e), &run.requests());
+        }
+    }
+    drop(progress);
     let mut reasons = vec![(
         "gpu_metrics.jsonl",
         match config.gpu {

@@ -46,6 +46,8 @@ pub fn summary(analysis: &Analysis, as_json: bool) -> Shown {
         "interrupted": analysis.manifest.interrupted,
         "notice": analysis.notice(),
         "gates": analysis.validation.gates,
+        "instrument": analysis.manifest.calibration.instrument,
+        "instrument_absent": analysis.manifest.calibration.instrument_absent,
         "join": analysis.join,
         "points": analysis.aggregate.points,
         "differences": analysis.attribution.differences,

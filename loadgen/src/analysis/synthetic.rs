@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use super::{Analysis, analyze};
 use crate::artifacts::layout::{Roots, RunDir};
 use crate::artifacts::manifest::{
-    Calibration, Host, Loadgen, Manifest, ManifestArm, ManifestEngine, PointRun, StopReason,
+    Calibration, ErrorSummary, Host, Instrument, Loadgen, Manifest, ManifestArm, ManifestEngine,
+    PointRun, StopReason,
 };
 use crate::config::{ArmKind, EngineKind, LoadKind, LoadValue, file};
 use crate::drive::lag::{ClientMetrics, Lag};
@@ -378,6 +379,35 @@ fn lines(all: &[String]) -> String {
     all.iter().map(|line| format!("{line}\n")).collect()
 }
 
+/// A sound instrument: a tenth of a millisecond off, a millisecond at most.
+fn instrument() -> Instrument {
+    let error = |n| ErrorSummary {
+        n,
+        p50: Some(0.1),
+        p99: Some(0.4),
+        max: Some(1.0),
+    };
+    Instrument {
+        point_id: Some("direct.c1".to_owned()),
+        load: LoadValue {
+            kind: LoadKind::Concurrency,
+            value: Some(1.0),
+        },
+        streams: 1.0,
+        events_per_s: 55.6,
+        server_ttft_ms: 50.0,
+        server_itl_ms: 10.0,
+        output_events: 5,
+        seconds: 3.0,
+        requests: 120,
+        ttft_error_ms: error(120),
+        itl_error_ms: error(480),
+        ttft_kernel_error_ms: ErrorSummary::default(),
+        itl_kernel_error_ms: ErrorSummary::default(),
+        dispatch_error_ms: error(120),
+    }
+}
+
 fn manifest(points: Vec<PointRun>) -> Manifest {
     let arm = |name: &str, kind| ManifestArm {
         name: name.to_owned(),
@@ -423,7 +453,8 @@ fn manifest(points: Vec<PointRun>) -> Manifest {
             exact: true,
             template_tokens: Some(0),
             note: None,
-            instrument: None,
+            instrument: Some(instrument()),
+            instrument_absent: None,
         },
         kernel_clock: None,
         telemetry: Vec::new(),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::kernel_clock::KernelClockReport;
 use crate::config::{ArmKind, EngineKind, LoadValue};
+use crate::stats::Percentile;
 use crate::telemetry::SourceReport;
 
 /// The manifest of one run.
@@ -139,23 +140,30 @@ pub struct Calibration {
     /// The instrument's own error at the load of this run; null when it was not measured.
     #[serde(default)]
     pub instrument: Option<Instrument>,
+    /// Why it was not measured.
+    #[serde(default)]
+    pub instrument_absent: Option<String>,
 }
 
 /// How far the instrument's stamps were from those of a server with exact times on this host, at
 /// the load of the run. Client and server share the host's cores, so errors are upper bounds.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Instrument {
-    /// The point whose load was repeated.
-    pub point_id: String,
-    /// Streams in flight.
-    pub streams: u64,
+    /// The point whose load was repeated; null outside of a run.
+    pub point_id: Option<String>,
+    /// Slots, or requests per second. Answers that were made shorter came as much more often.
+    pub load: LoadValue,
+    /// Mean of the streams in flight.
+    pub streams: f64,
     /// Events per second that the server sent.
-    pub events_per_s: Option<f64>,
+    pub events_per_s: f64,
     /// The server's time to first token.
     pub server_ttft_ms: f64,
     /// The server's gap between events.
     pub server_itl_ms: f64,
-    /// How long it took.
+    /// Output events of an answer.
+    pub output_events: u64,
+    /// How long requests were issued and measured.
     pub seconds: f64,
     /// Requests compared.
     pub requests: u64,
@@ -163,10 +171,30 @@ pub struct Instrument {
     pub ttft_error_ms: ErrorSummary,
     /// Gap between events by the client minus the same by the server, without its sign.
     pub itl_error_ms: ErrorSummary,
+    /// As `ttft_error_ms` on the kernel's receipt of the event, where that is exact; empty without
+    /// kernel stamps.
+    #[serde(default)]
+    pub ttft_kernel_error_ms: ErrorSummary,
+    /// As `itl_error_ms` on the kernel's receipts, where both are exact.
+    #[serde(default)]
+    pub itl_kernel_error_ms: ErrorSummary,
     /// First write minus planned instant (open loop) or minus slot free (closed loop).
     pub dispatch_error_ms: ErrorSummary,
-    /// Why there are no figures; null when there are.
-    pub error: Option<String>,
+}
+
+impl Instrument {
+    /// The errors that have values, with their names.
+    pub fn errors(&self) -> impl Iterator<Item = (&'static str, &ErrorSummary)> {
+        [
+            ("TTFT error", &self.ttft_error_ms),
+            ("ITL error", &self.itl_error_ms),
+            ("TTFT error by kernel stamps", &self.ttft_kernel_error_ms),
+            ("ITL error by kernel stamps", &self.itl_kernel_error_ms),
+            ("dispatch error", &self.dispatch_error_ms),
+        ]
+        .into_iter()
+        .filter(|(_, e)| e.n > 0)
+    }
 }
 
 /// Distribution of an error, in milliseconds, by nearest rank.
@@ -180,6 +208,20 @@ pub struct ErrorSummary {
     pub p99: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
+}
+
+impl ErrorSummary {
+    /// The distribution of `values`, which it sorts.
+    #[must_use]
+    pub fn of(values: &mut [f64]) -> Self {
+        values.sort_unstable_by(f64::total_cmp);
+        Self {
+            n: values.len() as u64,
+            p50: Percentile::P50.estimate(values),
+            p99: Percentile::P99.estimate(values),
+            max: values.last().copied(),
+        }
+    }
 }
 
 /// Answers of a point whose text was counted again by the engine's own tokenizer.

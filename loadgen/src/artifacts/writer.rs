@@ -18,6 +18,7 @@ use inferscope_shared::record::request::{Connect, Events, Outcome, RequestRecord
 use serde::Serialize;
 
 use super::layout::RunDir;
+use crate::calibration::shape::Observed;
 use crate::client::exchange::Exchange;
 use crate::client::fold;
 use crate::client::kernel_clock::{KernelClock, KernelClockReport};
@@ -47,7 +48,8 @@ pub struct Finished {
     pub exchange: Box<Exchange>,
 }
 
-enum Message {
+/// What a sink hands over.
+pub(crate) enum Message {
     Finished(Finished),
     Dropped {
         point: usize,
@@ -57,6 +59,12 @@ enum Message {
     },
     ClientMetrics(ClientMetrics),
     End,
+}
+
+/// A sink, and what takes its messages instead of a [`Writer`].
+pub(crate) fn channel() -> (Sink, Receiver<Message>) {
+    let (sender, receiver) = mpsc::channel();
+    (Sink(sender), receiver)
 }
 
 /// Hands evidence to the writer; never blocks.
@@ -96,6 +104,11 @@ impl Sink {
         self.send(Message::ClientMetrics(line));
     }
 
+    /// Nothing more comes, from whatever sink.
+    pub(crate) fn end(&self) {
+        self.send(Message::End);
+    }
+
     /// The writer outlives all sinks; if it is gone all the same, [`Writer::finish`] says why.
     fn send(&self, message: Message) {
         let _ = self.0.send(message);
@@ -107,7 +120,7 @@ impl Sink {
 pub struct Writer {
     sink: Sink,
     clock: Arc<KernelClock>,
-    thread: JoinHandle<io::Result<()>>,
+    thread: JoinHandle<io::Result<Vec<Observed>>>,
 }
 
 impl Writer {
@@ -116,7 +129,7 @@ impl Writer {
     /// # Errors
     /// When a file exists already or cannot be created, or no thread can be started.
     pub fn start(run: &RunDir, config: Arc<Resolved>, plan: Arc<Plan>) -> io::Result<Self> {
-        let (sender, receiver) = mpsc::channel();
+        let (sink, receiver) = channel();
         let mut files = Files {
             requests: BufWriter::new(File::create_new(run.requests())?),
             client_metrics: BufWriter::new(File::create_new(run.client_metrics())?),
@@ -130,7 +143,7 @@ impl Writer {
             }
         })?;
         Ok(Self {
-            sink: Sink(sender),
+            sink,
             clock,
             thread,
         })
@@ -142,11 +155,11 @@ impl Writer {
         self.sink.clone()
     }
 
-    /// Writes everything handed in so far and ends. With the first write that failed, if one
-    /// did; what became of the kernel's stamps can be told either way.
+    /// Writes everything handed in so far and ends. With what each point's answers were like or
+    /// the first write that failed; what became of the kernel's stamps can be told either way.
     #[must_use]
-    pub fn finish(self) -> (io::Result<()>, KernelClockReport) {
-        self.sink.send(Message::End);
+    pub fn finish(self) -> (io::Result<Vec<Observed>>, KernelClockReport) {
+        self.sink.end();
         let written = self
             .thread
             .join()
@@ -167,13 +180,17 @@ impl Files {
         config: &Resolved,
         plan: &Plan,
         clock: &KernelClock,
-    ) -> io::Result<()> {
+    ) -> io::Result<Vec<Observed>> {
+        let mut observed = vec![Observed::default(); plan.points.len()];
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
             let rest = flush_at.saturating_duration_since(Instant::now());
             match messages.recv_timeout(rest) {
                 Ok(Message::Finished(finished)) => {
-                    line(&mut self.requests, &record(finished, config, plan, clock))?;
+                    let point = finished.point;
+                    let record = record(finished, config, plan, clock);
+                    observed[point].push(&record);
+                    line(&mut self.requests, &record)?;
                 }
                 Ok(Message::Dropped {
                     point,
@@ -186,7 +203,10 @@ impl Files {
                 }
                 Ok(Message::ClientMetrics(metrics)) => line(&mut self.client_metrics, &metrics)?,
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return self.flush(),
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => {
+                    self.flush()?;
+                    return Ok(observed);
+                }
             }
             if Instant::now() >= flush_at {
                 self.flush()?;

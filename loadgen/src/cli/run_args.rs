@@ -110,6 +110,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "SPEC", help_heading = "Load")]
     slo: Option<String>,
 
+    /// Time to measure the instrument's own error after the points, or off [default: 3s].
+    #[arg(long, value_name = "TIME|off", value_parser = calibration, help_heading = "Load")]
+    calibration: Option<Duration>,
     /// Time between samples of engine, processes and GPU [default: 1s].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Telemetry")]
     telemetry_interval: Option<Duration>,
@@ -199,6 +202,7 @@ impl RunArgs {
             stagger: this.stagger,
             max_in_flight: this.max_in_flight,
             slo: this.slo,
+            calibration: this.calibration,
             gateway_records: this.gateway_records,
             timeouts: TimeoutSettings {
                 idle: this.idle_timeout,
@@ -213,7 +217,7 @@ impl RunArgs {
 }
 
 /// Reads one of the words that a setting knows.
-fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words
         .iter()
         .find(|(word, _)| *word == text)
@@ -270,6 +274,14 @@ pub const PATHS: [(&str, Path); 3] = [
     ("gateway", Path::Gateway),
     ("both", Path::Both),
 ];
+
+/// `off` is no time at all.
+fn calibration(text: &str) -> Result<Duration, String> {
+    match text {
+        "off" => Ok(Duration::ZERO),
+        time => parse_duration(time),
+    }
+}
 
 fn path(text: &str) -> Result<Path, String> {
     word(text, &PATHS)

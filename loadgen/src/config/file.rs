@@ -1,8 +1,9 @@
 //! The configuration file: YAML text to [`Settings`], every fault with its place.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use inferscope_shared::strict_yaml::{self, Map, Problems};
+use inferscope_shared::strict_yaml::{self, Map, Node, Problems};
 use thiserror::Error;
 
 use super::settings::{ArmSettings, Settings, TimeoutSettings};
@@ -121,6 +122,9 @@ fn top(mut map: Map<'_>, p: &mut Problems) -> Settings {
         s.workload = prompts.text("workload", p).map(PathBuf::from);
         prompts.finish(p);
     }
+    if let Some(node) = map.get("calibration") {
+        s.calibration = calibration(node, p);
+    }
     if let Some(load) = section(&mut map, "load", p) {
         fill_load(&mut s, load, p);
     }
@@ -175,6 +179,17 @@ fn fill_load(s: &mut Settings, mut load: Map<'_>, p: &mut Problems) {
             .ok()
     });
     load.finish(p);
+}
+
+/// `off`, or a map with the duration.
+fn calibration(node: &Node, p: &mut Problems) -> Option<Duration> {
+    if node.text(&mut Problems::new("")).is_some() {
+        return node.one_of(p, &[("off", Duration::ZERO)]);
+    }
+    let mut map = node.map(p)?;
+    let duration = map.duration("duration", p);
+    map.finish(p);
+    duration
 }
 
 fn timeouts(mut t: Map<'_>, p: &mut Problems) -> TimeoutSettings {

@@ -21,6 +21,9 @@ const RUN_ID_CHARS: usize = 80;
 /// Requests of a run, over all its points.
 const MAX_REQUESTS: u64 = 10_000_000;
 
+/// How long the instrument's own error may be measured.
+const CALIBRATION: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(60);
+
 /// Tokens of a prompt or of an answer.
 const MAX_TOKENS: u64 = 10_000_000;
 
@@ -118,6 +121,15 @@ pub fn check(config: &Resolved, faults: &mut Vec<String>) {
     }
     if let Some(Err(e)) = config.slo.as_deref().map(str::parse::<Slo>) {
         fault(e.to_string());
+    }
+    if let Some(duration) = config.calibration
+        && !CALIBRATION.contains(&duration)
+    {
+        let [low, high] = [CALIBRATION.start(), CALIBRATION.end()].map(|d| format_duration(*d));
+        faults.push(format!(
+            "calibration.duration {}: give {low} to {high}, or calibration: off",
+            format_duration(duration)
+        ));
     }
     check_load(config, faults);
     check_size(config, faults);

@@ -13,6 +13,9 @@ use super::{
     Load, Prompts, Request, Resolved, Salt, Sampling, Telemetry, Timeouts,
 };
 
+/// How long a calibration takes when nobody says.
+const CALIBRATION: Duration = Duration::from_secs(3);
+
 /// Which paths to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
@@ -71,6 +74,8 @@ pub struct Settings {
     pub stagger: Option<Duration>,
     pub max_in_flight: Option<u32>,
     pub slo: Option<String>,
+    /// Zero = off.
+    pub calibration: Option<Duration>,
     pub gateway_records: Option<String>,
     pub kernel_stamps: Option<KernelStamps>,
     pub timeouts: TimeoutSettings,
@@ -153,6 +158,7 @@ impl Settings {
         lay_over!(self, under, stagger);
         lay_over!(self, under, max_in_flight);
         lay_over!(self, under, slo);
+        lay_over!(self, under, calibration);
         lay_over!(self, under, gateway_records);
         lay_over!(self, under, kernel_stamps);
         lay_over!(self, under, results_dir);
@@ -218,6 +224,7 @@ impl Settings {
             },
             load,
             slo: self.slo,
+            calibration: Some(self.calibration.unwrap_or(CALIBRATION)).filter(|d| !d.is_zero()),
             gateway_records: self.gateway_records,
             client: Client {
                 kernel_stamps: self.kernel_stamps.unwrap_or(KernelStamps::Auto),

@@ -69,6 +69,10 @@ impl Resolved {
         )?;
         self.write_load(out)?;
         optional(out, "", "slo", self.slo.as_deref())?;
+        match self.calibration {
+            Some(duration) => writeln!(out, "calibration:\n  duration: {}", time(duration))?,
+            None => writeln!(out, "calibration: off")?,
+        }
         optional(out, "", "gateway_records", self.gateway_records.as_deref())?;
         writeln!(out, "client:")?;
         let stamps = word(&self.client.kernel_stamps);

@@ -1,6 +1,6 @@
 //! The table of gates: one row each, and the only place where thresholds stand.
 
-use super::{Blame, Check, client, engine, joined, rows, workload};
+use super::{Blame, Check, client, engine, instrument, joined, rows, workload};
 use crate::stats::Percentile;
 
 /// What is fixed about a gate.
@@ -36,6 +36,8 @@ pub(super) const EXACT_LENGTH: f64 = 0.95;
 pub(super) const DISPATCH_LAG_MS: f64 = 10.0;
 /// Loop lag, p99 of a second, in milliseconds.
 pub(super) const LOOP_LAG_MS: f64 = 10.0;
+/// The share of a latency limit that the instrument's own error may be.
+pub(super) const INSTRUMENT_SHARE: f64 = 0.1;
 /// The share of a point's seconds whose loop lag must be below its limit.
 pub(super) const CALM_SECONDS: Percentile = Percentile::P90;
 /// Chance that a limit which does not hold passes for one that does.
@@ -190,6 +192,23 @@ pub const RULES: &[Rule] = &[
         blame: Blame::Client,
         remedy: "give loadgen a free core, away from engine and gateway, or lower the load",
         check: Check::Point(client::client_loop_lag),
+    },
+    Rule {
+        id: "instrument_error",
+        needs: "manifest.json",
+        measures: "p99 (the maximum below 100 values) of the instrument's own error at the load of \
+                   this run: TTFT against the ttft and e2e limits, ITL against the tpot limit; of \
+                   the limit that it uses up most",
+        threshold: None,
+        unit: "ms",
+        passes: "at or below 10 % of each latency limit; NOT_APPLICABLE without one; UNDECIDED \
+                 when there is one and the error was not measured",
+        why: "an error of a tenth of the limit can turn its verdict around; client and server \
+              share the host's cores in the calibration, so the true error is smaller",
+        blame: Blame::Client,
+        remedy: "give loadgen free cores, or lower the load on one loadgen; loadgen calibrate \
+                 tries it out; let calibration be on (calibration: {duration: 3s})",
+        check: Check::Run(instrument::instrument_error),
     },
     Rule {
         id: "sample_size",

@@ -440,7 +440,10 @@ fn the_methodology_has_every_gate_and_every_metric() {
 #[test]
 fn thresholds_are_said_as_they_are_applied() {
     for rule in RULES.iter().filter(|r| r.unit == "1" || r.unit == "ms") {
-        let threshold = rule.threshold.unwrap();
+        // A limit that comes from the run itself.
+        let Some(threshold) = rule.threshold else {
+            continue;
+        };
         let said =
             rule.passes.contains(&threshold.to_string()) || rule.passes.contains("all of them");
         assert!(

@@ -53,7 +53,7 @@ pub async fn calibrate(
                 exact: false,
                 template_tokens: None,
                 note: Some(note),
-                instrument: None,
+                ..Calibration::default()
             },
         ),
     }
@@ -104,7 +104,7 @@ async fn try_calibrate(
         exact: true,
         template_tokens: Some(template_tokens),
         note: None,
-        instrument: None,
+        ..Calibration::default()
     };
     Ok((vocabulary, calibration))
 }

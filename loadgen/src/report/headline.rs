@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::numbers::{NONE, median, or_none, percent, signed};
 use crate::analysis::Analysis;
+use crate::artifacts::manifest::Calibration;
 use crate::gates::{Gate, GateStatus};
 use crate::measure::aggregate::Point;
 use crate::stats::Summary;
@@ -104,6 +105,7 @@ pub fn text(analysis: &Analysis) -> String {
     for line in differences(analysis) {
         say(line);
     }
+    say(instrument(&analysis.manifest.calibration));
     if let Some(join) = &analysis.join {
         say(format!(
             "joined {} unjoined {} duplicates {} records without a request {}; bytes equal {} of {}",
@@ -157,6 +159,26 @@ fn errors(point: &Point) -> Option<String> {
             kinds.join(", ")
         )
     })
+}
+
+/// The instrument's own error in one line.
+fn instrument(calibration: &Calibration) -> String {
+    let Some(it) = &calibration.instrument else {
+        let why = calibration.instrument_absent.as_deref();
+        return format!(
+            "instrument's own error: not known ({})",
+            why.unwrap_or("not measured")
+        );
+    };
+    let errors: Vec<String> = it
+        .errors()
+        .map(|(name, e)| format!("{name} p99 {} max {} ms", or_none(e.p99), or_none(e.max)))
+        .collect();
+    format!(
+        "instrument's own error (upper bound, like {}): {}",
+        it.point_id.as_deref().unwrap_or("no point"),
+        errors.join(", ")
+    )
 }
 
 /// Gateway minus direct, a line per load.

@@ -1,5 +1,6 @@
 //! The report of a run as Markdown: the verdict first, then numbers, then where they come from.
 
+mod instrument;
 mod sections;
 mod time;
 
@@ -18,6 +19,7 @@ pub fn report(run: &RunDir, analysis: &Analysis) -> String {
     let mut out = String::new();
     verdict(&mut out, analysis);
     numbers(&mut out, analysis);
+    instrument::own_error(&mut out, &analysis.manifest.calibration);
     sections::charts(&mut out, run, analysis);
     sections::distributions(&mut out, analysis);
     sections::differences(&mut out, analysis);

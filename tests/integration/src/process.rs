@@ -116,6 +116,11 @@ impl Server {
         self.child.id()
     }
 
+    /// Closes its standard input, as the end of whoever started it does.
+    pub fn close_input(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {

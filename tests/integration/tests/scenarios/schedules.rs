@@ -27,7 +27,7 @@ fn an_open_loop_answers_at_the_rate_it_was_asked_at() -> Result<()> {
     let lab = Lab::new()?;
     // Answers take longer than half the schedule: most end after the last arrival.
     let flags = ["--arrival", "constant", "--rate", "40", "--requests", "40"];
-    let slo = ["--slo", "ttft=30s,at=p50"];
+    let slo = ["--slo", "ttft=30s,at=p50", "--calibration", "1s"];
     let ttft = Duration::from_millis(600);
     let run = direct(&lab, "rate", ttft, &[&flags[..], &slo].concat())?;
     run.sound()?;
