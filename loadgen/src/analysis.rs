@@ -21,7 +21,7 @@ use inferscope_shared::record::request::RequestRecord;
 use serde::Deserialize;
 
 use crate::artifacts::layout::RunDir;
-use crate::artifacts::manifest::Manifest;
+use crate::artifacts::manifest::{Manifest, StopReason};
 use crate::attribution::waterfall::Waterfall;
 use crate::attribution::{Attribution, PointBuilder, differences};
 use crate::config::{ArmKind, EngineKind, Resolved};
@@ -71,6 +71,13 @@ impl Analysis {
     #[must_use]
     pub fn arm_kind(&self, arm: &str) -> Option<ArmKind> {
         arm_kind(&self.manifest, arm)
+    }
+
+    /// What ended a point.
+    #[must_use]
+    pub fn stop_reason(&self, point_id: &str) -> Option<StopReason> {
+        let mut runs = self.manifest.points.iter();
+        runs.find(|p| p.point_id == point_id)?.stop_reason
     }
 
     /// Points as people compare them: by load, arms beside each other in the manifest's order.

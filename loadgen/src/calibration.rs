@@ -148,11 +148,12 @@ fn adapt(like: &Resolved, shape: &Shape, url: &str) -> Resolved {
     let value = shape.load.value.unwrap_or(1.0);
     (load.concurrency, load.rate) = match shape.load.kind {
         LoadKind::Concurrency => (vec![value as u32], Vec::new()),
-        LoadKind::Rate | LoadKind::Replay => (Vec::new(), vec![value]),
+        _ => (Vec::new(), vec![value]),
     };
     if load.arrival == Arrival::Replay {
         load.arrival = Arrival::Poisson;
     }
+    (load.ramp, load.stages, load.shard) = (None, Vec::new(), None);
     load.warmup = shape.warmup();
     load.requests = None;
     load.duration = Some(shape.duration);
@@ -180,7 +181,7 @@ fn standalone(endpoint: Endpoint, input_tokens: u64, shape: &Shape) -> Result<Re
     settings.direct.url = Some("http://127.0.0.1:1".to_owned());
     match shape.load.kind {
         LoadKind::Concurrency => settings.concurrency = Some(vec![value as u32]),
-        LoadKind::Rate | LoadKind::Replay => settings.rate = Some(vec![value]),
+        _ => settings.rate = Some(vec![value]),
     }
     settings.resolve(false).map_err(|faults| faults.join("\n"))
 }

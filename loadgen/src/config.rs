@@ -6,6 +6,7 @@
 
 pub mod duration;
 pub mod file;
+pub mod load;
 pub mod rules;
 pub mod settings;
 mod yaml;
@@ -14,6 +15,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub use load::{Arrival, Load, LoadKind, LoadValue, OverLimit, Ramp, Shard, Stage};
 
 /// Version of the configuration file's format.
 pub const CONFIG_VERSION: u64 = 1;
@@ -191,112 +194,6 @@ pub struct Prompts {
     pub workload: Option<PathBuf>,
 }
 
-/// How requests arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arrival {
-    /// Each slot sends its next request when its last one ended.
-    Closed,
-    /// Equal gaps.
-    Constant,
-    /// Exponential gaps.
-    Poisson,
-    /// Arrival times of the workload file.
-    Replay,
-}
-
-/// How requests arrive, how many, for how long.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Load {
-    /// Arrival process.
-    pub arrival: Arrival,
-    /// Slots per point, closed loop.
-    pub concurrency: Vec<u32>,
-    /// Requests per second per point, open loop.
-    pub rate: Vec<f64>,
-    /// Measured requests per point and arm; with `duration` too, what is reached first stops.
-    pub requests: Option<u64>,
-    /// Time during which measured requests are issued, per point and arm.
-    #[serde(with = "duration::optional")]
-    pub duration: Option<Duration>,
-    /// Warm-up requests per point and arm, of the same shape, never in a number.
-    pub warmup: u64,
-    /// Time over which the slots of a closed loop start one after the other.
-    #[serde(with = "duration")]
-    pub stagger: Duration,
-    /// Open loop: requests in flight at most; an arrival above it is dropped and recorded.
-    pub max_in_flight: u32,
-}
-
-/// The load of one point.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct LoadValue {
-    /// What `value` counts.
-    pub kind: LoadKind,
-    /// Slots or requests per second; null for a replay.
-    pub value: Option<f64>,
-}
-
-/// What a point's load value counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LoadKind {
-    /// Requests in flight (closed loop).
-    Concurrency,
-    /// Requests per second (open loop).
-    Rate,
-    /// A workload's own arrival times (open loop).
-    Replay,
-}
-
-impl LoadValue {
-    /// The part of a point id that names the load: `c4`, `r10`, `r2.5`, `replay`.
-    #[must_use]
-    pub fn label(&self) -> String {
-        let value = self.value.unwrap_or(0.0);
-        match self.kind {
-            LoadKind::Concurrency => format!("c{value}"),
-            LoadKind::Rate => format!("r{value}"),
-            LoadKind::Replay => "replay".to_owned(),
-        }
-    }
-
-    /// Whether latency counts from the intended instant instead of the first write.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.kind != LoadKind::Concurrency
-    }
-}
-
-impl Load {
-    /// The loads of a run, one per point and arm, in order.
-    #[must_use]
-    pub fn values(&self) -> Vec<LoadValue> {
-        match self.arrival {
-            Arrival::Closed => self
-                .concurrency
-                .iter()
-                .map(|&c| LoadValue {
-                    kind: LoadKind::Concurrency,
-                    value: Some(f64::from(c)),
-                })
-                .collect(),
-            Arrival::Constant | Arrival::Poisson => self
-                .rate
-                .iter()
-                .map(|&r| LoadValue {
-                    kind: LoadKind::Rate,
-                    value: Some(r),
-                })
-                .collect(),
-            Arrival::Replay => vec![LoadValue {
-                kind: LoadKind::Replay,
-                value: None,
-            }],
-        }
-    }
-}
-
 /// How the client itself works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Client {
@@ -329,6 +226,9 @@ pub struct Timeouts {
     /// One request, from its first write to its end.
     #[serde(with = "duration")]
     pub total: Duration,
+    /// One point, from its start to its last request's end, whatever its requests do.
+    #[serde(with = "duration")]
+    pub point: Duration,
     /// What requests in flight get after a time limit stopped a point.
     #[serde(with = "duration")]
     pub drain: Duration,
@@ -353,6 +253,7 @@ impl Default for Timeouts {
             first_byte: Duration::from_secs(300),
             idle: Duration::from_secs(60),
             total: Duration::from_secs(900),
+            point: Duration::from_secs(6 * 3_600),
             drain: Duration::from_secs(30),
             after_done: Duration::from_millis(500),
             keep_alive: Duration::from_secs(4),

@@ -3,7 +3,8 @@
 //! Owns the measuring thread. Everything on it is one small step per read; building requests
 //! ([`feed`]), exact timing ([`timer`]), interpreting answers and writing files
 //! ([`crate::artifacts::writer`]) have threads of their own. A point ends by itself: when its
-//! requests or its time are used up, when a signal says so, or when the engine is gone.
+//! requests or its time are used up, when a signal says so, when the engine is gone, or, whatever
+//! its requests do, after `timeouts.point`.
 //!
 //! What was planned is never lost: sent requests are recorded whatever became of them, planned
 //! ones that were not sent are recorded as dropped with the reason.
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::request::Phase;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::artifacts::manifest::StopReason;
 use crate::artifacts::writer::{Finished, Sink};
@@ -98,6 +99,10 @@ pub(crate) struct Running {
     measured: AtomicU64,
     /// First measured dispatch; zero = not yet.
     measured_from: AtomicU64,
+    /// When a request last came to its end.
+    freed_at: AtomicU64,
+    /// Told of each end.
+    freed: Notify,
 }
 
 impl Running {
@@ -126,6 +131,8 @@ impl Running {
             cut: watch::channel(Cut::No).0,
             measured: AtomicU64::new(0),
             measured_from: AtomicU64::new(0),
+            freed_at: AtomicU64::new(0),
+            freed: Notify::new(),
         })
     }
 
@@ -141,7 +148,13 @@ impl Running {
     }
 
     /// Counts a request as in flight, from before its task is there until it has its record.
-    fn take_up(self: &Arc<Self>, index: usize, intended: MonoNs) -> InFlight {
+    /// `released` is when the limit of requests in flight let it go, if that held it back.
+    fn take_up(
+        self: &Arc<Self>,
+        index: usize,
+        intended: MonoNs,
+        released: Option<MonoNs>,
+    ) -> InFlight {
         self.session
             .gauges
             .in_flight
@@ -150,6 +163,7 @@ impl Running {
             running: Arc::clone(self),
             index,
             intended,
+            released,
             taken: MonoNs::now(),
             recorded: false,
         }
@@ -162,7 +176,8 @@ impl Running {
         if arrival.phase == Phase::Measure && self.measured_from.load(Ordering::Relaxed) == 0 {
             self.measured_from.store(dispatched.0, Ordering::Relaxed);
         }
-        let kept = lock(&self.arm.pool).take();
+        let reuse = self.session.config.load.reuse;
+        let kept = reuse.then(|| lock(&self.arm.pool).take()).flatten();
         let connection = match kept {
             Some(connection) => Ok(connection),
             None => {
@@ -178,7 +193,7 @@ impl Running {
             Err(error) => (Exchange::unconnected(dispatched, &error), None),
         };
         in_flight.record(job.request_id, job.traceparent, dispatched, exchange);
-        if let Some(connection) = connection {
+        if let Some(connection) = connection.filter(|_| reuse) {
             self.keep(connection).await;
         }
     }
@@ -211,17 +226,10 @@ impl Running {
         }
     }
 
-    /// Records the arrivals that nobody took up, if `stop` says that they are owed.
+    /// Records the arrivals that nobody took up, as owed to `stop`.
     fn drop_rest(&self, jobs: &feed::Jobs, stop: StopReason, at: impl Fn(usize) -> Option<MonoNs>) {
-        let why = match stop {
-            StopReason::EngineGone => "engine_gone",
-            StopReason::Interrupted => "interrupted",
-            StopReason::Duration => "duration",
-            // The thread that builds requests ended before its plan did.
-            StopReason::Requests | StopReason::PoolExhausted => "not_built",
-        };
         for index in jobs.rest() {
-            self.drop_arrival(index, at(index), why);
+            self.drop_arrival(index, at(index), dropped_by(stop));
         }
     }
 
@@ -239,13 +247,17 @@ impl Running {
         let mut work = std::pin::pin!(work);
         let mut interrupt = self.session.interrupt.clone();
         let mut suspicions = self.health.suspicions();
+        let mut overruled = None;
         let mut interrupted = false;
         let mut drained = false;
+        let limit = tokio::time::sleep(self.session.config.timeouts.point);
+        let mut limit = std::pin::pin!(limit);
         loop {
             tokio::select! {
-                stop = &mut work => return if interrupted { StopReason::Interrupted } else { stop },
+                stop = &mut work => return overruled.unwrap_or(stop),
                 Ok(_) = interrupt.wait_for(|i| *i), if !interrupted => {
                     interrupted = true;
+                    overruled = Some(StopReason::Interrupted);
                     self.health.set(Issue::Stop(StopReason::Interrupted));
                     self.cut.send_replace(Cut::Interrupted);
                 }
@@ -257,6 +269,11 @@ impl Running {
                     // Whoever is held back must not begin once the others are cut.
                     self.health.set(Issue::Stop(StopReason::Duration));
                     self.cut.send_replace(Cut::RunEnd);
+                }
+                () = &mut limit, if overruled.is_none() => {
+                    overruled = Some(StopReason::PointTimeout);
+                    self.health.set(Issue::Stop(StopReason::PointTimeout));
+                    self.cut.send_replace(Cut::PointTimeout);
                 }
             }
         }
@@ -293,6 +310,7 @@ pub(crate) struct InFlight {
     running: Arc<Running>,
     index: usize,
     intended: MonoNs,
+    released: Option<MonoNs>,
     taken: MonoNs,
     recorded: bool,
 }
@@ -326,6 +344,7 @@ impl InFlight {
             request_id,
             traceparent,
             intended: self.intended,
+            released: self.released,
             dispatched,
             exchange: Box::new(exchange),
         });
@@ -346,11 +365,23 @@ impl Drop for InFlight {
             );
             self.hand_over(id, traceparent, self.taken, exchange);
         }
-        self.running
-            .session
-            .gauges
-            .in_flight
-            .fetch_sub(1, Ordering::Relaxed);
+        let running = &self.running;
+        running.freed_at.store(MonoNs::now().0, Ordering::Relaxed);
+        let gauges = &running.session.gauges;
+        gauges.in_flight.fetch_sub(1, Ordering::Relaxed);
+        running.freed.notify_one();
+    }
+}
+
+/// Why an arrival is not sent any more, by what stopped its point.
+fn dropped_by(stop: StopReason) -> &'static str {
+    match stop {
+        StopReason::EngineGone => "engine_gone",
+        StopReason::Interrupted => "interrupted",
+        StopReason::Duration => "duration",
+        StopReason::PointTimeout => "point_timeout",
+        // The thread that builds requests ended before its plan did.
+        StopReason::Requests | StopReason::PoolExhausted => "not_built",
     }
 }
 

@@ -22,7 +22,8 @@ use inferscope_shared::record::request::Phase;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::config::{Arrival as Process, Load, LoadValue, Resolved, Salt};
+use crate::config::{Arrival as Process, Load, LoadKind, LoadValue, Resolved, Salt};
+use arrivals::{Law, Profile};
 use prompts::Vocabulary;
 use workload::Workload;
 
@@ -134,9 +135,8 @@ impl Plan {
             for arm in arms {
                 let arrivals = offsets
                     .iter()
-                    .enumerate()
-                    .map(|(i, &offset_ns)| {
-                        let (phase, seq) = (phase_of(i, &config.load), i as u64);
+                    .map(|&(seq, offset_ns)| {
+                        let phase = phase_of(seq, &config.load);
                         arrival(
                             config,
                             workload.as_ref(),
@@ -151,14 +151,16 @@ impl Plan {
                         )
                     })
                     .collect();
+                let warmup = offsets.iter().filter(|(seq, _)| *seq < config.load.warmup);
+                let warmup = warmup.count() as u64;
                 points.push(Point {
                     id: format!("{}.{}", config.arms[arm].name, load.label()),
                     arm,
                     block: u32::try_from(block).unwrap_or(u32::MAX),
                     load,
-                    warmup: config.load.warmup.min(offsets.len() as u64),
+                    warmup,
                     planned: (load.is_open() || config.load.requests.is_some())
-                        .then(|| (offsets.len() as u64).saturating_sub(config.load.warmup)),
+                        .then(|| offsets.len() as u64 - warmup),
                     arrivals,
                 });
             }
@@ -251,8 +253,8 @@ pub fn salted_arms(config: &Resolved) -> usize {
     }
 }
 
-fn phase_of(index: usize, load: &Load) -> Phase {
-    if (index as u64) < load.warmup {
+fn phase_of(seq: u64, load: &Load) -> Phase {
+    if seq < load.warmup {
         Phase::Warmup
     } else {
         Phase::Measure
@@ -317,13 +319,14 @@ fn prompt_seed(config: &Resolved, place: Place) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-/// Offsets of one block's arrivals, warm-up first; `None` for each in a closed loop.
+/// Numbers and offsets of one block's arrivals that this process sends, warm-up first; no offset
+/// in a closed loop.
 fn schedule(
     config: &Resolved,
     block: usize,
     load: LoadValue,
     workload: Option<&Workload>,
-) -> Vec<Option<u64>> {
+) -> Vec<(u64, Option<u64>)> {
     let settings = &config.load;
     let duration_ns = settings
         .duration
@@ -335,21 +338,48 @@ fn schedule(
             // No server answers faster than 5 ms on average, or the pool's end stops the point.
             ((slots * seconds / 0.005) as u64).clamp(1, MAX_POOL)
         });
-        return vec![
-            None;
-            usize::try_from(measured.saturating_add(settings.warmup)).unwrap_or(usize::MAX)
-        ];
+        let all = measured.saturating_add(settings.warmup);
+        return (0..all).map(|seq| (seq, None)).collect();
     }
     let seed = Sha256::digest(format!("arrivals {} {block}", config.seed).as_bytes()).into();
     let offsets: Box<dyn Iterator<Item = u64>> = match (settings.arrival, workload) {
         (Process::Replay, Some(w)) => Box::new(w.offsets_ns()),
-        (Process::Poisson, _) => Box::new(arrivals::poisson(load.value.unwrap_or(1.0), seed)),
-        _ => Box::new(arrivals::constant(load.value.unwrap_or(1.0))),
+        _ => Box::new(arrivals::offsets(
+            law(settings),
+            profile(settings, load),
+            settings.warmup,
+            seed,
+        )),
     };
-    arrivals::cut(offsets, settings.warmup, settings.requests, duration_ns)
-        .into_iter()
-        .map(Some)
+    let whole = arrivals::cut(offsets, settings.warmup, settings.requests, duration_ns);
+    (0_u64..)
+        .zip(whole)
+        .filter(|(seq, _)| settings.shard.is_none_or(|s| s.holds(*seq)))
+        .map(|(seq, offset)| (seq, Some(offset)))
         .collect()
+}
+
+fn law(load: &Load) -> Law {
+    match load.arrival {
+        Process::Poisson => Law::Poisson,
+        Process::Gamma => Law::Gamma(load.burstiness.unwrap_or(1.0)),
+        Process::Closed | Process::Constant | Process::Replay => Law::Constant,
+    }
+}
+
+fn profile(load: &Load, value: LoadValue) -> Profile {
+    match (value.kind, load.ramp) {
+        (LoadKind::Ramp, Some(ramp)) => Profile::Ramp {
+            from: ramp.from,
+            to: ramp.to,
+            seconds: load.duration.unwrap_or_default().as_secs_f64(),
+        },
+        (LoadKind::Stages, _) => {
+            let stages = load.stages.iter();
+            Profile::Stages(stages.map(|s| (s.rate, s.duration.as_secs_f64())).collect())
+        }
+        _ => Profile::Rate(value.value.unwrap_or(1.0)),
+    }
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ fn check_open_files(config: &Resolved, faults: &mut Vec<String>) {
             "load.concurrency",
             load.concurrency.iter().copied().max().unwrap_or(1),
         ),
-        Arrival::Constant | Arrival::Poisson | Arrival::Replay => {
+        Arrival::Constant | Arrival::Poisson | Arrival::Gamma | Arrival::Replay => {
             ("load.max_in_flight", load.max_in_flight)
         }
     };

@@ -43,6 +43,7 @@ pub(crate) fn row(point: &str, seq: u64, sent_ms: u64) -> RequestRecord {
         gateway_request_id: None,
         traceparent: None,
         intended_ns: Some(sent),
+        released_ns: None,
         dispatched_ns: Some(sent),
         connect: Connect {
             reused: true,

@@ -255,6 +255,23 @@ pub enum StopReason {
     EngineGone,
     /// A closed loop that only time limits had more time than prepared requests.
     PoolExhausted,
+    /// `timeouts.point` ended it before its requests or its time did.
+    PointTimeout,
+}
+
+impl StopReason {
+    /// What ended a point, in words that follow "ended by".
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Requests => "its requests",
+            Self::Duration => "its duration",
+            Self::Interrupted => "a signal",
+            Self::EngineGone => "the engine's end",
+            Self::PoolExhausted => "the end of its prepared requests",
+            Self::PointTimeout => "timeouts.point",
+        }
+    }
 }
 
 /// What happened at one point.

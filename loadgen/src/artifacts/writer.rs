@@ -42,6 +42,8 @@ pub struct Finished {
     pub traceparent: String,
     /// When the plan wanted it; closed loop: when its slot came free.
     pub intended: MonoNs,
+    /// When the limit of requests in flight let it go, if that held it back.
+    pub released: Option<MonoNs>,
     /// When the measuring thread took it up.
     pub dispatched: MonoNs,
     /// What came of it.
@@ -249,6 +251,7 @@ fn record(
             .map(str::to_owned),
         traceparent: Some(finished.traceparent),
         intended_ns: Some(finished.intended),
+        released_ns: finished.released,
         dispatched_ns: Some(finished.dispatched),
         connect: exchange.connect,
         sent_start_ns: exchange.sent_start,
@@ -311,6 +314,7 @@ fn dropped(
         gateway_request_id: None,
         traceparent: None,
         intended_ns: intended,
+        released_ns: None,
         dispatched_ns: None,
         connect: Connect::default(),
         sent_start_ns: None,

@@ -84,7 +84,7 @@ impl Shape {
         let value = self.load.value.unwrap_or(1.0);
         match self.load.kind {
             LoadKind::Concurrency => value as u64,
-            LoadKind::Rate | LoadKind::Replay => {
+            LoadKind::Rate | LoadKind::Ramp | LoadKind::Stages | LoadKind::Replay => {
                 ((value * self.answer().as_secs_f64()).ceil() as u64).max(2)
             }
         }
@@ -116,8 +116,7 @@ pub fn heaviest(
                     let gaps = point.arrivals.len().saturating_sub(1) as f64;
                     Some(gaps.max(1.0) * 1e9 / last.unwrap_or(0).max(1_000_000) as f64)
                 }
-                LoadKind::Rate => point.load.value,
-                LoadKind::Concurrency => None,
+                _ => config.load.highest_rate(point.load),
             };
             let mean = o.stream_seconds / o.answers as f64;
             let streams = match rate {

@@ -7,7 +7,9 @@ use clap::Args;
 use inferscope_shared::units::parse_duration;
 
 use crate::config::settings::{ArmSettings, Path, Settings, TimeoutSettings};
-use crate::config::{Arrival, Endpoint, EngineKind, Gpu, KernelStamps, Salt, Sampling};
+use crate::config::{
+    Arrival, Endpoint, EngineKind, Gpu, KernelStamps, OverLimit, Ramp, Salt, Sampling, Shard, Stage,
+};
 
 /// Flags of `run` and `plan`. Each one that is given replaces what the file says.
 #[derive(Debug, Clone, Default, Args)]
@@ -85,9 +87,26 @@ pub struct RunArgs {
     /// Requests per second, one point each; open loop.
     #[arg(long, value_name = "R,R", value_delimiter = ',', help_heading = "Load")]
     rate: Option<Vec<f64>>,
-    /// Arrival process [default: closed, with --rate poisson].
-    #[arg(long, value_name = "closed|constant|poisson|replay", value_parser = arrival, help_heading = "Load")]
+    /// A rate that goes evenly from one to another over --duration; one point.
+    #[arg(long, value_name = "FROM..TO", value_parser = ramp, help_heading = "Load")]
+    ramp: Option<Ramp>,
+    /// Rates one after the other; one point.
+    #[arg(long, value_name = "R@TIME,R@TIME", value_delimiter = ',', value_parser = stage, help_heading = "Load")]
+    stages: Option<Vec<Stage>>,
+    /// Arrival process [default: closed, with a rate poisson].
+    #[arg(long, value_name = "closed|constant|poisson|gamma|replay", value_parser = arrival, help_heading = "Load")]
     arrival: Option<Arrival>,
+    /// Gamma gaps of this shape: 1 = poisson, below it burstier, inf = constant.
+    #[arg(
+        long,
+        value_name = "B",
+        allow_negative_numbers = true,
+        help_heading = "Load"
+    )]
+    burstiness: Option<f64>,
+    /// Send only every N-th arrival of the schedule, from the I-th on.
+    #[arg(long, value_name = "I/N", help_heading = "Load")]
+    shard: Option<Shard>,
     /// Measured requests per point and arm [default: 100].
     #[arg(long, value_name = "N", help_heading = "Load")]
     requests: Option<u64>,
@@ -103,6 +122,12 @@ pub struct RunArgs {
     /// Open loop: requests in flight at most [default: 1000].
     #[arg(long, value_name = "N", help_heading = "Load")]
     max_in_flight: Option<u32>,
+    /// Open loop: what becomes of an arrival above it [default: drop].
+    #[arg(long, value_name = "drop|wait", value_parser = over_limit, help_heading = "Load")]
+    over_limit: Option<OverLimit>,
+    /// Open a connection for each request.
+    #[arg(long, help_heading = "Load")]
+    no_reuse: bool,
     /// Seed of schedule and prompts [default: 1].
     #[arg(long, value_name = "S", help_heading = "Load")]
     seed: Option<u64>,
@@ -123,6 +148,9 @@ pub struct RunArgs {
     /// Longest request [default: 900s].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     total_timeout: Option<Duration>,
+    /// Longest point [default: 6h].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
+    point_timeout: Option<Duration>,
     /// What requests in flight get when a time limit ends a point [default: 30s].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     drain: Option<Duration>,
@@ -196,17 +224,24 @@ impl RunArgs {
             arrival: this.arrival,
             concurrency: this.concurrency,
             rate: this.rate,
+            ramp: this.ramp,
+            stages: this.stages,
+            burstiness: this.burstiness,
+            shard: this.shard,
             requests: this.requests,
             duration: this.duration,
             warmup: this.warmup,
             stagger: this.stagger,
             max_in_flight: this.max_in_flight,
+            over_limit: this.over_limit,
+            reuse: this.no_reuse.then_some(false),
             slo: this.slo,
             calibration: this.calibration,
             gateway_records: this.gateway_records,
             timeouts: TimeoutSettings {
                 idle: this.idle_timeout,
                 total: this.total_timeout,
+                point: this.point_timeout,
                 drain: this.drain,
                 ..TimeoutSettings::default()
             },
@@ -261,12 +296,17 @@ pub const SALTS: [(&str, Salt); 3] = [
 ];
 
 /// The words of `load.arrival`.
-pub const ARRIVALS: [(&str, Arrival); 4] = [
+pub const ARRIVALS: [(&str, Arrival); 5] = [
     ("closed", Arrival::Closed),
     ("constant", Arrival::Constant),
     ("poisson", Arrival::Poisson),
+    ("gamma", Arrival::Gamma),
     ("replay", Arrival::Replay),
 ];
+
+/// The words of `load.over_limit`.
+pub const OVER_LIMIT: [(&str, OverLimit); 2] =
+    [("drop", OverLimit::Drop), ("wait", OverLimit::Wait)];
 
 /// The words of `path`.
 pub const PATHS: [(&str, Path); 3] = [
@@ -309,6 +349,34 @@ fn salt(text: &str) -> Result<Salt, String> {
 
 fn arrival(text: &str) -> Result<Arrival, String> {
     word(text, &ARRIVALS)
+}
+
+fn over_limit(text: &str) -> Result<OverLimit, String> {
+    word(text, &OVER_LIMIT)
+}
+
+fn ramp(text: &str) -> Result<Ramp, String> {
+    let read = |(from, to): (&str, &str)| {
+        Some(Ramp {
+            from: from.parse().ok()?,
+            to: to.parse().ok()?,
+        })
+    };
+    text.split_once("..")
+        .and_then(read)
+        .ok_or_else(|| "write requests per second as FROM..TO, like 1..50".to_owned())
+}
+
+fn stage(text: &str) -> Result<Stage, String> {
+    let (rate, duration) = text
+        .split_once('@')
+        .ok_or_else(|| "write a rate and its time as R@TIME, like 10@30s".to_owned())?;
+    Ok(Stage {
+        rate: rate
+            .parse()
+            .map_err(|_| format!("{rate:?} is no rate; write it like 10@30s"))?,
+        duration: parse_duration(duration)?,
+    })
 }
 
 #[cfg(test)]

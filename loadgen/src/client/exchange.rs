@@ -52,6 +52,8 @@ pub enum Cut {
     No,
     /// The drain budget of a point is used up.
     RunEnd,
+    /// The time limit of a whole point.
+    PointTimeout,
     /// A signal.
     Interrupted,
 }

@@ -265,6 +265,7 @@ fn judge(exchange: &Exchange) -> Result<(), Fault> {
 fn cut_kind(cut: Cut) -> &'static str {
     match cut {
         Cut::Interrupted => "interrupted",
+        Cut::PointTimeout => "point_timeout",
         Cut::RunEnd | Cut::No => "run_end",
     }
 }

@@ -7,9 +7,9 @@ use inferscope_shared::strict_yaml::{self, Map, Node, Problems};
 use thiserror::Error;
 
 use super::settings::{ArmSettings, Settings, TimeoutSettings};
-use super::{CONFIG_VERSION, Resolved};
+use super::{CONFIG_VERSION, Ramp, Resolved, Stage};
 use crate::cli::run_args::{
-    ARRIVALS, ENDPOINTS, ENGINE_KINDS, GPUS, KERNEL_STAMPS, PATHS, SALTS, SAMPLINGS,
+    ARRIVALS, ENDPOINTS, ENGINE_KINDS, GPUS, KERNEL_STAMPS, OVER_LIMIT, PATHS, SALTS, SAMPLINGS,
 };
 
 /// Why a configuration cannot be used.
@@ -168,6 +168,26 @@ fn fill_load(s: &mut Settings, mut load: Map<'_>, p: &mut Problems) {
     s.rate = load
         .get("rate")
         .map(|node| node.list(p, |item, p| item.f64(p)));
+    s.ramp = section(&mut load, "ramp", p).and_then(|ramp| ends(ramp, p));
+    s.stages = load
+        .get("stages")
+        .map(|node| node.list(p, |item, p| stage(item.map(p)?, p)));
+    // `inf` is a value here, and what is no number at all is named by the rules.
+    s.burstiness = load.read("burstiness", p, |node, p| {
+        let text = node.text(p)?;
+        let number = text.trim_start_matches('.').parse::<f64>();
+        number.or_else(|_| text.parse()).map_or_else(
+            |_| {
+                node.complain(p, "expected a number above 0, or inf");
+                None
+            },
+            Some,
+        )
+    });
+    s.shard = load.read("shard", p, |node, p| {
+        let read = node.text(p)?.parse();
+        read.map_err(|why: String| node.complain(p, why)).ok()
+    });
     s.requests = load.u64("requests", p);
     s.duration = load.duration("duration", p);
     s.warmup = load.u64("warmup", p);
@@ -178,6 +198,8 @@ fn fill_load(s: &mut Settings, mut load: Map<'_>, p: &mut Problems) {
             .map_err(|_| node.complain(p, "is far too many requests in flight"))
             .ok()
     });
+    s.over_limit = load.one_of("over_limit", p, &OVER_LIMIT);
+    s.reuse = load.bool("reuse", p);
     load.finish(p);
 }
 
@@ -192,12 +214,35 @@ fn calibration(node: &Node, p: &mut Problems) -> Option<Duration> {
     duration
 }
 
+fn ends(mut ramp: Map<'_>, p: &mut Problems) -> Option<Ramp> {
+    let from = ramp.need("from", "1", p).and_then(|node| node.f64(p));
+    let to = ramp.need("to", "50", p).and_then(|node| node.f64(p));
+    ramp.finish(p);
+    Some(Ramp {
+        from: from?,
+        to: to?,
+    })
+}
+
+fn stage(mut stage: Map<'_>, p: &mut Problems) -> Option<Stage> {
+    let rate = stage.need("rate", "10", p).and_then(|node| node.f64(p));
+    let duration = stage
+        .need("duration", "30s", p)
+        .and_then(|node| node.duration(p));
+    stage.finish(p);
+    Some(Stage {
+        rate: rate?,
+        duration: duration?,
+    })
+}
+
 fn timeouts(mut t: Map<'_>, p: &mut Problems) -> TimeoutSettings {
     let timeouts = TimeoutSettings {
         connect: t.duration("connect", p),
         first_byte: t.duration("first_byte", p),
         idle: t.duration("idle", p),
         total: t.duration("total", p),
+        point: t.duration("point", p),
         drain: t.duration("drain", p),
         after_done: t.duration("after_done", p),
         keep_alive: t.duration("keep_alive", p),

@@ -1,14 +1,15 @@
 //! Rules of a whole configuration, each fault one sentence: the setting, its value, the remedy.
 
+mod load;
+
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use inferscope_shared::units::format_duration;
 use jiff::Timestamp;
 
-use super::{Arrival, LoadKind, LoadValue, Resolved};
+use super::Resolved;
 use crate::client::target::Target;
-use crate::plan::MAX_POOL;
 use crate::slo::Slo;
 
 const NOT_A_PLACE: &str = "is written out or misspelt; name where it lies, env:NAME or file:/path";
@@ -17,9 +18,6 @@ const NOT_A_PLACE: &str = "is written out or misspelt; name where it lies, env:N
 const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(60);
 
 const RUN_ID_CHARS: usize = 80;
-
-/// Requests of a run, over all its points.
-const MAX_REQUESTS: u64 = 10_000_000;
 
 /// How long the instrument's own error may be measured.
 const CALIBRATION: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(60);
@@ -131,99 +129,9 @@ pub fn check(config: &Resolved, faults: &mut Vec<String>) {
             format_duration(duration)
         ));
     }
-    check_load(config, faults);
-    check_size(config, faults);
+    load::check(config, faults);
+    load::check_size(config, faults);
     check_records(config, faults);
-}
-
-fn check_load(config: &Resolved, faults: &mut Vec<String>) {
-    let load = &config.load;
-    let mut fault = |text: String| faults.push(text);
-    if load.requests == Some(0) {
-        fault("load.requests 0: nothing would be measured; ask for at least 1".to_owned());
-    }
-    if load.duration.is_some_and(|d| d.is_zero()) {
-        fault("load.duration 0s: nothing would be measured; give some seconds".to_owned());
-    }
-    match load.arrival {
-        Arrival::Closed => {
-            if !load.rate.is_empty() {
-                fault("load.rate: does not go with closed arrivals; set load.arrival to constant or poisson, or leave the rate out".to_owned());
-            }
-            if load.concurrency.is_empty() {
-                fault("load.concurrency: empty; name at least one level".to_owned());
-            }
-        }
-        Arrival::Constant | Arrival::Poisson => {
-            if !load.concurrency.is_empty() {
-                fault("load.concurrency: does not go with an open loop; set load.arrival to closed, or bound it by load.max_in_flight".to_owned());
-            }
-            if load.rate.is_empty() {
-                fault("load.rate: missing; name requests per second, like --rate 10".to_owned());
-            }
-        }
-        Arrival::Replay => {
-            if !load.rate.is_empty() || !load.concurrency.is_empty() {
-                fault("load.arrival replay: the workload's own times are the load; leave rate and concurrency out".to_owned());
-            }
-            if config.prompts.workload.is_none() {
-                fault(
-                    "load.arrival replay: needs prompts.workload with at_ms on each line"
-                        .to_owned(),
-                );
-            }
-        }
-    }
-    for c in &load.concurrency {
-        if !(1..=100_000).contains(c) {
-            fault(format!("load.concurrency {c}: give 1 to 100000"));
-        }
-    }
-    for r in &load.rate {
-        if !(r.is_finite() && *r > 0.0 && *r <= 100_000.0) {
-            fault(format!(
-                "load.rate {r}: give requests per second above 0 and up to 100000"
-            ));
-        }
-    }
-    let labels: Vec<String> = load.values().iter().map(super::LoadValue::label).collect();
-    for (i, label) in labels.iter().enumerate() {
-        if labels[..i].contains(label) {
-            fault(format!(
-                "load {label}: listed twice; each load is one point"
-            ));
-        }
-    }
-    if load.max_in_flight == 0 {
-        fault("load.max_in_flight 0: nothing could be sent; give at least 1".to_owned());
-    }
-}
-
-/// A plan is laid out in memory before the run.
-fn check_size(config: &Resolved, faults: &mut Vec<String>) {
-    let load = &config.load;
-    let seconds = load.duration.map(|d| d.as_secs_f64());
-    let measured = |value: &LoadValue| {
-        let in_time = match (value.kind, seconds) {
-            (LoadKind::Concurrency, Some(_)) if load.requests.is_none() => MAX_POOL as f64,
-            (LoadKind::Rate, Some(seconds)) => value.value.unwrap_or(0.0) * seconds,
-            _ => f64::INFINITY,
-        };
-        let counted = load.requests.map_or(f64::INFINITY, |n| n as f64);
-        // A replay without either limit is as long as its file.
-        Some(in_time.min(counted)).filter(|n| n.is_finite())
-    };
-    let values = load.values();
-    let all: f64 = values
-        .iter()
-        .map(|value| measured(value).unwrap_or(0.0) + load.warmup as f64)
-        .sum::<f64>()
-        * config.arms.len() as f64;
-    if all > MAX_REQUESTS as f64 {
-        faults.push(format!(
-            "load: about {all:.0} requests over all loads and arms; a run has at most {MAX_REQUESTS}, so lower requests, warmup, or rate and duration"
-        ));
-    }
 }
 
 fn check_records(config: &Resolved, faults: &mut Vec<String>) {
@@ -264,6 +172,7 @@ pub fn read_secret(source: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Arrival;
     use super::super::settings::{ArmSettings, Settings};
     use super::*;
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::rules;
 use super::{
     Arm, ArmKind, Arrival, CONFIG_VERSION, Client, Endpoint, Engine, EngineKind, Gpu, KernelStamps,
-    Load, Prompts, Request, Resolved, Salt, Sampling, Telemetry, Timeouts,
+    Load, OverLimit, Prompts, Ramp, Request, Resolved, Salt, Sampling, Shard, Stage, Telemetry,
+    Timeouts,
 };
 
 /// How long a calibration takes when nobody says.
@@ -68,11 +69,17 @@ pub struct Settings {
     pub arrival: Option<Arrival>,
     pub concurrency: Option<Vec<u32>>,
     pub rate: Option<Vec<f64>>,
+    pub ramp: Option<Ramp>,
+    pub stages: Option<Vec<Stage>>,
+    pub burstiness: Option<f64>,
+    pub shard: Option<Shard>,
     pub requests: Option<u64>,
     pub duration: Option<Duration>,
     pub warmup: Option<u64>,
     pub stagger: Option<Duration>,
     pub max_in_flight: Option<u32>,
+    pub over_limit: Option<OverLimit>,
+    pub reuse: Option<bool>,
     pub slo: Option<String>,
     /// Zero = off.
     pub calibration: Option<Duration>,
@@ -93,6 +100,7 @@ pub struct TimeoutSettings {
     pub first_byte: Option<Duration>,
     pub idle: Option<Duration>,
     pub total: Option<Duration>,
+    pub point: Option<Duration>,
     pub drain: Option<Duration>,
     pub after_done: Option<Duration>,
     pub keep_alive: Option<Duration>,
@@ -113,9 +121,16 @@ impl Settings {
     #[must_use]
     pub fn over(self, mut under: Self) -> Self {
         // A load given by flags replaces the file's load whole: half of each fits nobody.
-        if self.rate.is_some() || self.concurrency.is_some() {
+        if self.rate.is_some()
+            || self.concurrency.is_some()
+            || self.ramp.is_some()
+            || self.stages.is_some()
+        {
             under.rate = None;
             under.concurrency = None;
+            under.ramp = None;
+            under.stages = None;
+            under.burstiness = None;
             under.arrival = None;
         }
         if self.requests.is_some() || self.duration.is_some() {
@@ -152,11 +167,17 @@ impl Settings {
         lay_over!(self, under, arrival);
         lay_over!(self, under, concurrency);
         lay_over!(self, under, rate);
+        lay_over!(self, under, ramp);
+        lay_over!(self, under, stages);
+        lay_over!(self, under, burstiness);
+        lay_over!(self, under, shard);
         lay_over!(self, under, requests);
         lay_over!(self, under, duration);
         lay_over!(self, under, warmup);
         lay_over!(self, under, stagger);
         lay_over!(self, under, max_in_flight);
+        lay_over!(self, under, over_limit);
+        lay_over!(self, under, reuse);
         lay_over!(self, under, slo);
         lay_over!(self, under, calibration);
         lay_over!(self, under, gateway_records);
@@ -166,6 +187,7 @@ impl Settings {
         lay_over!(self, under, timeouts.first_byte);
         lay_over!(self, under, timeouts.idle);
         lay_over!(self, under, timeouts.total);
+        lay_over!(self, under, timeouts.point);
         lay_over!(self, under, timeouts.drain);
         lay_over!(self, under, timeouts.after_done);
         lay_over!(self, under, timeouts.keep_alive);
@@ -234,6 +256,7 @@ impl Settings {
                 first_byte: t.first_byte.unwrap_or(d.first_byte),
                 idle: t.idle.unwrap_or(d.idle),
                 total: t.total.unwrap_or(d.total),
+                point: t.point.unwrap_or(d.point),
                 drain: t.drain.unwrap_or(d.drain),
                 after_done: t.after_done.unwrap_or(d.after_done),
                 keep_alive: t.keep_alive.unwrap_or(d.keep_alive),
@@ -299,9 +322,11 @@ impl Settings {
     }
 
     fn load(&self, workload_has_times: bool) -> Load {
-        let has_rate = self.rate.is_some();
+        let has_rate = self.rate.is_some() || self.ramp.is_some() || self.stages.is_some();
         let arrival = self.arrival.unwrap_or({
-            if has_rate {
+            if self.burstiness.is_some() {
+                Arrival::Gamma
+            } else if has_rate {
                 Arrival::Poisson
             } else if workload_has_times && self.concurrency.is_none() {
                 Arrival::Replay
@@ -309,6 +334,11 @@ impl Settings {
                 Arrival::Closed
             }
         });
+        // Gaps whose variation vanishes are equal gaps.
+        let (arrival, burstiness) = match (arrival, self.burstiness) {
+            (Arrival::Gamma, Some(f64::INFINITY)) => (Arrival::Constant, None),
+            given => given,
+        };
         let concurrency = self.concurrency.clone().unwrap_or_else(|| {
             if arrival == Arrival::Closed && !has_rate {
                 vec![1]
@@ -317,9 +347,14 @@ impl Settings {
             }
         });
         let requests = match (self.requests, self.duration, arrival) {
-            (None, None, Arrival::Closed | Arrival::Constant | Arrival::Poisson) => Some(100),
+            (requests, _, Arrival::Replay) => requests,
+            (None, None, _) if self.ramp.is_none() && self.stages.is_none() => Some(100),
             (requests, _, _) => requests,
         };
+        let stages = self.stages.clone().unwrap_or_default();
+        let duration = self
+            .duration
+            .or_else(|| (!stages.is_empty()).then(|| stages.iter().map(|s| s.duration).sum()));
         Load {
             arrival,
             warmup: self.warmup.unwrap_or({
@@ -331,10 +366,16 @@ impl Settings {
             }),
             concurrency,
             rate: self.rate.clone().unwrap_or_default(),
+            ramp: self.ramp,
+            stages,
+            burstiness,
+            shard: self.shard,
             requests,
-            duration: self.duration,
+            duration,
             stagger: self.stagger.unwrap_or(Duration::ZERO),
             max_in_flight: self.max_in_flight.unwrap_or(1_000),
+            over_limit: self.over_limit.unwrap_or_default(),
+            reuse: self.reuse.unwrap_or(true),
         }
     }
 }

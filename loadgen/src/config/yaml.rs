@@ -84,6 +84,7 @@ impl Resolved {
             ("first_byte", t.first_byte),
             ("idle", t.idle),
             ("total", t.total),
+            ("point", t.point),
             ("drain", t.drain),
             ("after_done", t.after_done),
             ("keep_alive", t.keep_alive),
@@ -109,6 +110,22 @@ impl Resolved {
         if !load.rate.is_empty() {
             writeln!(out, "  rate: {:?}", load.rate)?;
         }
+        if let Some(ramp) = load.ramp {
+            writeln!(out, "  ramp: {{from: {}, to: {}}}", ramp.from, ramp.to)?;
+        }
+        if !load.stages.is_empty() {
+            writeln!(out, "  stages:")?;
+            for stage in &load.stages {
+                let duration = time(stage.duration);
+                writeln!(out, "    - {{rate: {}, duration: {duration}}}", stage.rate)?;
+            }
+        }
+        if let Some(burstiness) = load.burstiness {
+            writeln!(out, "  burstiness: {burstiness}")?;
+        }
+        if let Some(shard) = load.shard {
+            writeln!(out, "  shard: {shard}")?;
+        }
         if let Some(requests) = load.requests {
             writeln!(out, "  requests: {requests}")?;
         }
@@ -117,7 +134,9 @@ impl Resolved {
         }
         writeln!(out, "  warmup: {}", load.warmup)?;
         writeln!(out, "  stagger: {}", time(load.stagger))?;
-        writeln!(out, "  max_in_flight: {}", load.max_in_flight)
+        writeln!(out, "  max_in_flight: {}", load.max_in_flight)?;
+        writeln!(out, "  over_limit: {}", word(&load.over_limit))?;
+        writeln!(out, "  reuse: {}", load.reuse)
     }
 }
 

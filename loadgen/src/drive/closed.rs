@@ -68,7 +68,7 @@ async fn drive_slot(running: Arc<Running>, jobs: Jobs, delay: Duration) -> StopR
             return StopReason::Requests;
         };
         debug_assert_ne!(running.point().arrivals[job.index].phase, Phase::Drain);
-        let in_flight = running.take_up(job.index, free);
+        let in_flight = running.take_up(job.index, free, None);
         running.send(job, in_flight).await;
     }
 }

@@ -1,5 +1,5 @@
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use inferscope_shared::record::request::{Outcome, RequestRecord};
 
@@ -8,6 +8,8 @@ use crate::artifacts::layout::Roots;
 use crate::artifacts::writer::Writer;
 use crate::config::settings::Settings;
 use crate::plan::prompts::Vocabulary;
+
+mod limits;
 
 const ANSWER: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
@@ -23,17 +25,7 @@ fn server(answers: bool) -> SocketAddr {
                 silent.push(socket);
                 continue;
             }
-            let mut got = Vec::new();
-            let mut byte = [0];
-            while !got.ends_with(b"\r\n\r\n") && matches!(socket.read(&mut byte), Ok(1)) {
-                got.push(byte[0]);
-            }
-            let head = String::from_utf8_lossy(&got).to_lowercase();
-            let length = head
-                .lines()
-                .find_map(|l| l.strip_prefix("content-length: "))
-                .map_or(0, |n| n.parse().unwrap());
-            let _ = socket.read_exact(&mut vec![0; length]);
+            take_request(&mut socket);
             let answer = format!(
                 "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{ANSWER}",
                 ANSWER.len()
@@ -42,6 +34,24 @@ fn server(answers: bool) -> SocketAddr {
         }
     });
     addr
+}
+
+/// Reads one request; false when the peer has none any more.
+fn take_request(socket: &mut TcpStream) -> bool {
+    let mut got = Vec::new();
+    let mut byte = [0];
+    while !got.ends_with(b"\r\n\r\n") {
+        if !matches!(socket.read(&mut byte), Ok(1)) {
+            return false;
+        }
+        got.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&got).to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|l| l.strip_prefix("content-length: "))
+        .map_or(0, |n| n.parse().unwrap());
+    socket.read_exact(&mut vec![0; length]).is_ok()
 }
 
 /// Runs the one point of a plan by `how`; returns what that gave and the rows it left.
@@ -72,9 +82,13 @@ async fn drive<T>(
         gauges: Arc::default(),
         interrupt,
     });
-    let second = Duration::from_secs(1);
+    let timeouts = &config.timeouts;
     let arm = Arc::new(Arm {
-        pool: Mutex::new(Pool::new(target.clone(), second, second)),
+        pool: Mutex::new(Pool::new(
+            target.clone(),
+            timeouts.connect,
+            timeouts.keep_alive,
+        )),
         probe: health::Probe {
             arm: target.clone(),
             engine: None,
@@ -132,7 +146,7 @@ async fn a_request_whose_task_is_lost_leaves_a_row() {
     };
     let lose = async |session: &Arc<Session>, arm: &Arc<Arm>, plan: &Arc<Plan>, _: &Target| {
         let running = Running::new(session, arm, plan, 0);
-        drop(running.take_up(0, MonoNs::now()));
+        drop(running.take_up(0, MonoNs::now(), None));
     };
     let ((), rows) = drive(server(false), settings, |_| {}, lose).await;
     assert_eq!(rows.len(), 1);

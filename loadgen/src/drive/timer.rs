@@ -1,8 +1,9 @@
 //! Sleeping to an exact instant.
 //!
 //! The kernel may round a sleep up by 50 µs and the async runtime's timers tick at 1 ms; neither
-//! will do for dispatching. A thread of its own asks for the smallest slack, sleeps until shortly
-//! before the instant and spins for the rest.
+//! will do for dispatching. A thread of its own asks for the smallest slack and sleeps until an
+//! absolute instant; what must be exact to the microsecond is awaited by whoever acts on it
+//! ([`super::open`]), since a wake-up in between would cost more than the sleep's own error.
 
 use std::num::NonZeroU64;
 
@@ -10,10 +11,7 @@ use inferscope_shared::clock::MonoNs;
 use rustix::thread::{self, ClockId};
 use rustix::time::Timespec;
 
-/// How long before the instant the sleep ends and the spin begins.
-const SPIN_NS: u64 = 60_000;
-
-/// Asks the kernel not to round this thread's sleeps. Failing only makes the spin end later.
+/// Asks the kernel not to round this thread's sleeps. Failing only makes them end later.
 pub fn be_exact() {
     let _ = thread::set_current_timer_slack(NonZeroU64::new(1));
 }
@@ -35,15 +33,7 @@ pub fn stand_back() {
     let _ = rustix::process::setpriority_process(None, 5);
 }
 
-/// Returns at `at`, not before.
-pub fn sleep_until(at: MonoNs) {
-    nap_until(MonoNs(at.0.saturating_sub(SPIN_NS)));
-    while MonoNs::now() < at {
-        std::hint::spin_loop();
-    }
-}
-
-/// Sleeps until `at` without spinning; a few microseconds late on a quiet machine.
+/// Returns at `at`, not before; some microseconds later on a quiet machine.
 pub fn nap_until(at: MonoNs) {
     let request = Timespec {
         tv_sec: i64::try_from(at.0 / 1_000_000_000).unwrap_or(i64::MAX),
@@ -64,7 +54,7 @@ mod tests {
         be_exact();
         for _ in 0..20 {
             let at = MonoNs::now().plus_ns(300_000);
-            sleep_until(at);
+            nap_until(at);
             assert!(MonoNs::now() >= at);
         }
     }

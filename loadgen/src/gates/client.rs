@@ -1,6 +1,8 @@
 //! Gates about the load generator itself.
 
-use super::rules::{CALM_SECONDS, DISPATCH_LAG_MS, LOOP_LAG_MS};
+use super::rules::{
+    CALM_SECONDS, DISPATCH_LAG_MOST_MS, DISPATCH_LAG_MS, DISPATCH_LAG_SHARE, LOOP_LAG_MS,
+};
 use super::{Blame, Facts, Finding, GateStatus};
 use crate::drive::lag::ClientMetrics;
 use crate::measure::point::PointMeasure;
@@ -23,7 +25,7 @@ pub(super) fn timing_complete(_: &Facts<'_>, point: &PointMeasure) -> Finding {
     Finding::held(share >= 1.0, GateStatus::Fail, evidence).measured(Some(share))
 }
 
-pub(super) fn dispatch_lag(_: &Facts<'_>, point: &PointMeasure) -> Finding {
+pub(super) fn dispatch_lag(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
     let Some(lag) = point.evidence.dispatch_ms else {
         return Finding::undecided("no request was sent");
     };
@@ -33,7 +35,24 @@ pub(super) fn dispatch_lag(_: &Facts<'_>, point: &PointMeasure) -> Finding {
     } else {
         format!("dispatched up to {lag:.2} ms after a slot came free at p90")
     };
-    Finding::held(lag <= DISPATCH_LAG_MS, GateStatus::Fail, evidence).measured(Some(lag))
+    let limit = dispatch_limit_ms(facts, point);
+    Finding::held(lag <= limit, GateStatus::Fail, evidence)
+        .measured(Some(lag))
+        .against(limit)
+}
+
+fn dispatch_limit_ms(facts: &Facts<'_>, point: &PointMeasure) -> f64 {
+    if !point.point.load.is_open() {
+        return DISPATCH_LAG_MOST_MS;
+    }
+    let limits = facts.slo.map(|slo| slo.limits).unwrap_or_default();
+    let smallest = [limits.ttft_ms, limits.e2e_ms]
+        .into_iter()
+        .flatten()
+        .reduce(f64::min);
+    smallest.map_or(DISPATCH_LAG_MS, |ms| {
+        (ms * DISPATCH_LAG_SHARE).clamp(DISPATCH_LAG_MS, DISPATCH_LAG_MOST_MS)
+    })
 }
 
 pub(super) fn client_loop_lag(facts: &Facts<'_>, point: &PointMeasure) -> Finding {

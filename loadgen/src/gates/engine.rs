@@ -20,6 +20,12 @@ pub(super) fn run_complete(facts: &Facts<'_>) -> Finding {
     });
     let (whole, all) = (whole.count(), points.len());
     let ok = whole == all && !facts.manifest.interrupted;
+    let stopped = |reason| {
+        let mut points = points.iter();
+        points
+            .find(|p| p.stop_reason == Some(reason))
+            .map(|p| p.point_id.as_str())
+    };
     let dry: Vec<&str> = points
         .iter()
         .filter(|p| p.stop_reason == Some(StopReason::PoolExhausted))
@@ -34,14 +40,24 @@ pub(super) fn run_complete(facts: &Facts<'_>) -> Finding {
             "{} ran out of prepared requests before its time",
             dry.join(", ")
         )
+    } else if let Some(point) = stopped(StopReason::PointTimeout) {
+        format!("{point} was not over when timeouts.point ended it")
     } else {
         format!("{whole} of {all} points ran to their end; loadgen itself was ended")
     };
     let finding = Finding::held(ok, GateStatus::Undecided, evidence)
         .measured(Some(whole as f64))
         .against(all as f64);
-    if dry.is_empty() || facts.manifest.interrupted {
+    if facts.manifest.interrupted {
         return finding;
+    }
+    if dry.is_empty() {
+        return match stopped(StopReason::PointTimeout) {
+            None => finding,
+            Some(_) => finding.blaming(Blame::Workload).remedied_by(
+                "ask for fewer requests, bound each by timeouts.total, or raise timeouts.point",
+            ),
+        };
     }
     finding
         .blaming(Blame::Workload)

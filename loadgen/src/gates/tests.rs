@@ -212,6 +212,47 @@ fn m02_a_late_schedule_fails_its_run() {
 }
 
 #[test]
+fn m02_the_limit_of_dispatch_lag_follows_the_slo_between_1_and_10_ms() {
+    let mut it = Synthetic::new(20);
+    it.manifest.points[0].load.kind = LoadKind::Rate;
+    for (slo, limit) in [
+        (None, 1.0),
+        (Some("ttft=2ms"), 1.0),
+        (Some("ttft=50ms,e2e=2s"), 5.0),
+        (Some("e2e=2s"), 10.0),
+        (Some("tpot=20ms"), 1.0),
+    ] {
+        it.slo = slo;
+        let gate = gate(&it, "dispatch_lag", DIRECT);
+        assert_eq!(gate.threshold, Some(limit), "{slo:?}");
+    }
+    it.slo = None;
+    it.change(DIRECT, 3, |r| {
+        r.intended_ns = r.intended_ns.map(|t| MonoNs(t.0 - 2 * MS));
+    });
+    assert_eq!(gate(&it, "dispatch_lag", DIRECT).status, GateStatus::Fail);
+    // Held back by the stated limit of requests in flight: no fault of the client.
+    it.change(DIRECT, 3, |r| r.released_ns = r.dispatched_ns);
+    assert_eq!(gate(&it, "dispatch_lag", DIRECT).status, GateStatus::Pass);
+}
+
+#[test]
+fn a_point_that_ran_into_its_own_limit_is_named() {
+    let mut it = Synthetic::new(20);
+    it.manifest.points[1].stop_reason = Some(StopReason::PointTimeout);
+    let gate = gate(&it, "run_complete", "run");
+    assert_eq!(
+        (gate.status, gate.blame),
+        (GateStatus::Undecided, Blame::Workload)
+    );
+    assert!(
+        gate.evidence.contains("timeouts.point"),
+        "{}",
+        gate.evidence
+    );
+}
+
+#[test]
 fn one_hiccup_in_ten_dispatches_is_borne_by_a_closed_loop_only() {
     let mut it = Synthetic::new(20);
     it.change(DIRECT, 3, |r| {

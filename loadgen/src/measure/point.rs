@@ -135,8 +135,9 @@ impl PointBuilder {
             self.connections.opened += 1;
         }
         self.series.sent(record);
-        self.dispatch
-            .extend(between_ms(record.intended_ns, record.dispatched_ns));
+        // What the stated limit of requests in flight held back is not the instrument's delay.
+        let due = record.intended_ns.max(record.released_ns);
+        self.dispatch.extend(between_ms(due, record.dispatched_ns));
         if record.outcome == Outcome::Ok {
             self.ok(record, asked, open);
         }

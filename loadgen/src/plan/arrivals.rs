@@ -1,26 +1,125 @@
-//! Arrival processes: endless rising offsets in nanoseconds, the same for the same seed.
+//! Arrival processes: rising offsets in nanoseconds, the same for the same seed.
 //!
-//! Offsets are cumulative sums, so nothing that happens while a run is driven can shift them.
+//! A [`Law`] gives gaps with mean 1, so that its cumulative sums count expected arrivals; a
+//! [`Profile`] says when that many have been expected, which makes any law follow any rate
+//! (inversion of the cumulative rate). Offsets come from sums over the whole schedule, so nothing
+//! that happens while a run is driven can shift them.
+//!
+//! The surprise: warm-up arrivals come at the profile's first rate, before its own time begins.
 
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Exp1, Gamma};
 
-/// Equal gaps of `1 / rate`; the first arrival is at zero. Each offset is computed from its
-/// number, so that rounding does not add up.
-pub fn constant(rate: f64) -> impl Iterator<Item = u64> {
-    (0_u64..).map(move |i| (i as f64 * 1e9 / rate).round() as u64)
+/// How the gaps of a process are distributed; all have mean 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Law {
+    /// Equal gaps.
+    Constant,
+    /// Exponential gaps.
+    Poisson,
+    /// Gamma gaps with this shape; coefficient of variation `1 / sqrt(shape)`. A shape that no
+    /// gamma distribution has gives equal gaps; the configuration's rules refuse it.
+    Gamma(f64),
 }
 
-/// Exponential gaps with mean `1 / rate`; the first arrival is at zero.
-pub fn poisson(rate: f64, seed: [u8; 32]) -> impl Iterator<Item = u64> {
-    let mut rng = ChaCha8Rng::from_seed(seed);
-    let mut at = 0.0_f64;
-    std::iter::from_fn(move || {
-        let this = at;
-        let uniform: f64 = rng.random();
-        at += -(1.0 - uniform).ln() * 1e9 / rate;
-        Some(this.round() as u64)
-    })
+impl Law {
+    /// Cumulative sums of its gaps, from zero on, without end.
+    pub fn positions(self, seed: [u8; 32]) -> impl Iterator<Item = f64> {
+        let mut rng = ChaCha8Rng::from_seed(seed);
+        let gamma = match self {
+            Self::Gamma(shape) => Gamma::new(shape, 1.0 / shape).ok(),
+            _ => None,
+        };
+        let mut at = 0.0_f64;
+        std::iter::from_fn(move || {
+            let this = at;
+            at += match (self, &gamma) {
+                (Self::Poisson, _) => Exp1.sample(&mut rng),
+                (Self::Gamma(_), Some(gamma)) => gamma.sample(&mut rng),
+                _ => 1.0,
+            };
+            Some(this)
+        })
+    }
+}
+
+/// The rate over time, in requests per second.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Profile {
+    /// The same for ever.
+    Rate(f64),
+    /// From one to another in `seconds`, then over.
+    Ramp {
+        /// At the start.
+        from: f64,
+        /// At the end.
+        to: f64,
+        /// Its length.
+        seconds: f64,
+    },
+    /// Rates and their seconds, one after the other, then over.
+    Stages(Vec<(f64, f64)>),
+}
+
+impl Profile {
+    /// The rate at its start.
+    #[must_use]
+    pub fn first_rate(&self) -> f64 {
+        match self {
+            Self::Rate(rate) | Self::Ramp { from: rate, .. } => *rate,
+            Self::Stages(stages) => stages.first().map_or(1.0, |(rate, _)| *rate),
+        }
+    }
+
+    /// When `expected` arrivals have been expected, in seconds from its start; none once it is over.
+    #[must_use]
+    pub fn at(&self, expected: f64) -> Option<f64> {
+        match self {
+            Self::Rate(rate) => Some(expected / rate),
+            Self::Ramp { from, to, seconds } => {
+                let slope = (to - from) / seconds;
+                // The root of from * t + slope * t² / 2 = expected, in the form that also holds
+                // for a slope of zero. A falling ramp has no root behind its end.
+                let at = 2.0 * expected / (from + (from * from + 2.0 * slope * expected).sqrt());
+                (at < *seconds).then_some(at)
+            }
+            Self::Stages(stages) => {
+                let (mut start, mut before) = (0.0, 0.0);
+                for (rate, seconds) in stages {
+                    let within = expected - before;
+                    if within < rate * seconds {
+                        return Some(start + within / rate);
+                    }
+                    before += rate * seconds;
+                    start += seconds;
+                }
+                None
+            }
+        }
+    }
+}
+
+/// Offsets of a process, `warmup` arrivals at the profile's first rate before its own begin.
+pub fn offsets(
+    law: Law,
+    profile: Profile,
+    warmup: u64,
+    seed: [u8; 32],
+) -> impl Iterator<Item = u64> {
+    let first_rate = profile.first_rate();
+    let mut base = None;
+    (0_u64..)
+        .zip(law.positions(seed))
+        .map_while(move |(i, position)| {
+            let seconds = if i < warmup {
+                position / first_rate
+            } else {
+                let base: f64 = *base.get_or_insert(position);
+                base / first_rate + profile.at(position - base)?
+            };
+            Some((seconds * 1e9).round() as u64)
+        })
 }
 
 /// Cuts a process: `warmup` arrivals, then measured ones until `requests` of them or until
@@ -48,41 +147,4 @@ pub fn cut(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn m02_a_constant_schedule_does_not_drift() {
-        let all: Vec<u64> = constant(250.0).take(5_000).collect();
-        assert_eq!(all[0], 0);
-        assert_eq!(all[1], 4_000_000);
-        assert_eq!(all[4_999], 4_999 * 4_000_000);
-        assert_eq!(constant(3.0).nth(3), Some(1_000_000_000));
-    }
-
-    #[test]
-    fn m23_the_seed_decides_a_poisson_schedule() {
-        let take = |seed| poisson(40.0, [seed; 32]).take(10_000).collect::<Vec<_>>();
-        let (a, b) = (take(7), take(8));
-        assert_eq!(a, take(7));
-        assert_ne!(a, b);
-        let mean = *a.last().unwrap() as f64 / 9_999.0;
-        assert!((mean / 25e6 - 1.0).abs() < 0.02, "mean gap {mean} ns");
-        let variance = a
-            .windows(2)
-            .map(|w| ((w[1] - w[0]) as f64 - mean).powi(2))
-            .sum::<f64>()
-            / 9_999.0;
-        assert!((variance.sqrt() / mean - 1.0).abs() < 0.05);
-    }
-
-    #[test]
-    fn the_first_limit_reached_cuts_and_time_counts_from_the_first_measured_arrival() {
-        let ms = |n: u64| n * 1_000_000;
-        let ten = || (0..).map(move |i| ms(i * 10));
-        assert_eq!(cut(ten(), 2, Some(3), None).len(), 5);
-        assert_eq!(cut(ten(), 2, None, Some(ms(30))).len(), 5);
-        assert_eq!(cut(ten(), 2, Some(2), Some(ms(30))).len(), 4);
-        assert_eq!(cut([0, 5].into_iter(), 0, Some(9), None).len(), 2);
-    }
-}
+mod tests;

@@ -12,11 +12,7 @@ pub fn summary(aggregate: &Aggregate) -> String {
     let number = |v: Option<f64>| v.map_or_else(String::new, |v| v.to_string());
     let mut out = HEAD.to_owned();
     for point in &aggregate.points {
-        let kind = match point.load.kind {
-            crate::config::LoadKind::Concurrency => "concurrency",
-            crate::config::LoadKind::Rate => "rate",
-            crate::config::LoadKind::Replay => "replay",
-        };
+        let kind = point.load.kind.name();
         let r = point.requests;
         let met = point.slo.as_ref().and_then(|slo| slo.met);
         for (definition, s) in point.metrics.all() {

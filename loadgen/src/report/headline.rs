@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::numbers::{NONE, median, or_none, percent, signed};
 use crate::analysis::Analysis;
-use crate::artifacts::manifest::Calibration;
+use crate::artifacts::manifest::{Calibration, StopReason};
 use crate::gates::{Gate, GateStatus};
 use crate::measure::aggregate::Point;
 use crate::stats::Summary;
@@ -95,6 +95,10 @@ pub fn text(analysis: &Analysis) -> String {
     say(table(analysis));
     say(INTERVALS.to_owned());
     for point in analysis.points_by_load() {
+        let stopped = analysis.stop_reason(&point.point_id);
+        if let Some(reason) = stopped.filter(|r| *r != StopReason::Requests) {
+            say(format!("ended {}: by {}", point.point_id, reason.label()));
+        }
         if let Some(line) = errors(point) {
             say(line);
         }

@@ -123,6 +123,9 @@ pub struct RequestRecord {
     pub traceparent: Option<String>,
     /// When the plan wanted it sent (open loop); in closed loop the instant its slot came free.
     pub intended_ns: Option<MonoNs>,
+    /// When the limit of requests in flight let it go, if that held it back past its instant.
+    #[serde(default)]
+    pub released_ns: Option<MonoNs>,
     pub dispatched_ns: Option<MonoNs>,
     pub connect: Connect,
     pub sent_start_ns: Option<MonoNs>,

@@ -193,6 +193,31 @@ async fn a_server_that_never_answers_meets_the_first_byte_limit() {
 }
 
 #[tokio::test]
+async fn an_answer_that_never_ends_meets_the_total_limit() {
+    let (target, closed) = server(|_, mut s| {
+        assert!(take_request(&mut s));
+        let _ = s.write_all(HEAD.as_bytes());
+        while s.write_all(chunk("data: 1\n\n").as_bytes()).is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let limits = Limits {
+        total: Duration::from_millis(120),
+        ..limits()
+    };
+    let (exchange, connection) = once(open(&target).await, &limits).await;
+    assert!(matches!(
+        exchange.ending,
+        Ending::Broken {
+            kind: "total_timeout",
+            ..
+        }
+    ));
+    assert!(connection.is_none() && !exchange.marks.is_empty());
+    assert!(closed.recv_timeout(Duration::from_secs(5)).is_ok());
+}
+
+#[tokio::test]
 async fn a_body_cut_before_its_last_chunk_is_truncated_and_a_cut_answer_is_not_an_answer() {
     for (bytes, expected, status) in [
         (

@@ -18,6 +18,8 @@ pub(super) fn throughput(analysis: &Analysis) -> Option<String> {
     let x_label = match kind {
         LoadKind::Concurrency => "requests in flight (closed loop)",
         LoadKind::Rate => "planned requests per second (open loop)",
+        LoadKind::Ramp => "a rate that rises or falls (open loop)",
+        LoadKind::Stages => "rates one after the other (open loop)",
         LoadKind::Replay => "replayed workload",
     };
     let mut canvas = Canvas::new(WIDTH);

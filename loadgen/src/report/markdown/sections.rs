@@ -26,9 +26,12 @@ pub(super) fn distributions(out: &mut String, analysis: &Analysis) {
             |s| format!("window {} s", short(s)),
         );
         let tokens = point.tokens.completion;
+        let ended = analysis
+            .stop_reason(&point.point_id)
+            .map_or_else(String::new, |r| format!("; ended by {}", r.label()));
         let _ = writeln!(
             out,
-            "### {}\n\n{window}; {} answers completed in it; tokens counted by the engine in {} of \
+            "### {}\n\n{window}{ended}; {} answers completed in it; tokens counted by the engine in {} of \
              {} ok answers, {} tokens per output event; connections reused {}; warm-up {} of {} ok.\n",
             point.point_id,
             point.throughput.completed,
