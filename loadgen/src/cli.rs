@@ -4,6 +4,7 @@
 //! the configuration file. Units are part of a value (`200ms`, `5s`), never of a flag's meaning.
 
 pub mod calibrate_args;
+pub mod probe_args;
 pub mod run_args;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use calibrate_args::{CalibrateArgs, ExactServerArgs};
+use probe_args::ProbeArgs;
 use run_args::RunArgs;
 
 /// Load generator that measures LLM serving, its own error included, and decides whether a run
@@ -43,6 +45,8 @@ Examples:
       --duration 60s --slo ttft=200ms,tpot=50ms,success=0.99,at=p95
   From a file, with one flag laid over it:
     loadgen run -c configs/experiment.yaml --seed 7
+  An engine that was just started, as a black box:
+    loadgen probe http://127.0.0.1:8000
   Look at a run again, offline:
     loadgen show RUN        loadgen validate RUN        loadgen report RUN
 
@@ -74,6 +78,8 @@ pub enum Command {
     Validate(OfRun),
     /// Write a run's report and charts again from its raw files.
     Report(OfRun),
+    /// Look at one engine as a black box: where its time goes, without a configuration.
+    Probe(ProbeArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -27,6 +27,7 @@ pub mod attribution;
 pub mod gates;
 pub mod join;
 pub mod measure;
+pub mod probe;
 pub mod report;
 pub mod show;
 pub mod slo;

@@ -10,11 +10,13 @@ use loadgen::analysis::{self, AnalysisError};
 use loadgen::artifacts::layout::RunDir;
 use loadgen::calibration::{command, server};
 use loadgen::cli::calibrate_args::{CalibrateArgs, ExactServerArgs};
+use loadgen::cli::probe_args::ProbeArgs;
 use loadgen::cli::run_args::RunArgs;
 use loadgen::cli::{Cli, Command, OfRun};
 use loadgen::client::open_files;
 use loadgen::config::file;
 use loadgen::config::settings::Settings;
+use loadgen::probe::{self, ProbeError};
 use loadgen::run::{self, Done, RunError};
 use loadgen::show::{self, Shown};
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
             run::refresh_inventory(run)?;
             Ok(shown)
         }),
+        Some(Command::Probe(args)) => look_at_engine(&args),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "loadgen", &mut script);
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
 /// Whether what was asked for, not the asking, is at fault.
 fn is_usage(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(RunError::Usage(_)))
+        || matches!(error.downcast_ref(), Some(ProbeError::Usage(_)))
         || matches!(
             error.downcast_ref(),
             Some(AnalysisError::NoSuchRequest { .. })
@@ -109,6 +113,15 @@ fn measure(args: &RunArgs) -> anyhow::Result<u8> {
         let judged = tokio::task::spawn_blocking(move || judge(&done, json));
         judged.await.context("analysis")?
     })
+}
+
+fn look_at_engine(args: &ProbeArgs) -> anyhow::Result<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let probed = runtime.block_on(probe::run(&args.options()))?;
+    say(probed.text(args.json).as_bytes())?;
+    Ok(probed.exit_code())
 }
 
 /// Analyses a run that was driven, and writes and prints what follows.

@@ -249,7 +249,11 @@ fn check_model(config: &Resolved, arm: &Arm, served: &Value) -> Result<(), Strin
 }
 
 /// Finds out what the engine is, unless the configuration says so.
-async fn identify(config: &Resolved, target: &Target, models: Option<&Value>) -> ManifestEngine {
+pub(crate) async fn identify(
+    config: &Resolved,
+    target: &Target,
+    models: Option<&Value>,
+) -> ManifestEngine {
     let get = async |path: &str| -> Option<Answer> {
         let full = target.path(path);
         simple::ask(target, Method::GET, &full, None, None, LIMIT)

@@ -8,4 +8,4 @@ pub mod csv;
 pub mod headline;
 pub mod markdown;
 pub mod numbers;
-mod svg;
+pub(crate) mod svg;

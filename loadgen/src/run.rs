@@ -228,7 +228,7 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
             note(Err(e), &run.gateway_records());
         }
     }
-    signals.measuring.store(false, Ordering::Relaxed);
+    signals.over();
     let interrupted = *signals.got.borrow();
     manifest.interrupted = interrupted.is_some();
     manifest.finished = true;
@@ -322,18 +322,18 @@ fn create(
 }
 
 /// What signals have asked for. They are heard whenever the runtime is polled.
-struct Signals {
+pub(crate) struct Signals {
     /// An end, while measuring.
-    asked: watch::Receiver<bool>,
+    pub asked: watch::Receiver<bool>,
     /// By which one.
-    got: watch::Receiver<Option<Signal>>,
+    pub got: watch::Receiver<Option<Signal>>,
     /// There is something left to write; later a signal just ends the process.
     measuring: Arc<AtomicBool>,
 }
 
 impl Signals {
     /// The first signal asks for the end, the second one does not wait for it.
-    fn listen() -> io::Result<Self> {
+    pub fn listen() -> io::Result<Self> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let (ask, asked) = watch::channel(false);
@@ -359,6 +359,11 @@ impl Signals {
             got,
             measuring,
         })
+    }
+
+    /// Nothing is left that a signal would cut short.
+    pub fn over(&self) {
+        self.measuring.store(false, Ordering::Relaxed);
     }
 }
 

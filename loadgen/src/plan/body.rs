@@ -145,7 +145,7 @@ impl<'a> Builder<'a> {
 }
 
 /// Engines that take `ignore_eos`, without which an answer may be shorter than asked for.
-fn knows_ignore_eos(kind: EngineKind) -> bool {
+pub(crate) fn knows_ignore_eos(kind: EngineKind) -> bool {
     matches!(
         kind,
         EngineKind::Fake | EngineKind::Vllm | EngineKind::Llamacpp

@@ -11,7 +11,7 @@ const STYLE: &str = "\
 .f0{fill:#1d6fd1}.f1{fill:#d9660a}.f2{fill:#2a9d5c}.f3{fill:#9b4dca}\
 .line{fill:none;stroke-width:2;stroke-linejoin:round}.dash{stroke-dasharray:6 4}\
 .dot{stroke-dasharray:1.5 4;stroke-linecap:round}.hollow{fill:#ffffff;stroke-width:2}\
-.notice{fill:#9a3412}.notice-bg{fill:#ffedd5}\
+.notice{fill:#9a3412}.notice-bg{fill:#ffedd5}.faint{opacity:.35}.alarm{fill:#c2255c}\
 text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:12px}\
 .title{font-size:16px;font-weight:600}.panel{font-size:13px;font-weight:600}.small{font-size:11px}\
 @media (prefers-color-scheme:dark){\
@@ -19,11 +19,11 @@ text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-se
 .grid{stroke:#27313c}.axis{stroke:#5b6b7b}\
 .s0{stroke:#5aa9ff}.s1{stroke:#ffa24d}.s2{stroke:#5fd08f}.s3{stroke:#c58af0}\
 .f0{fill:#5aa9ff}.f1{fill:#ffa24d}.f2{fill:#5fd08f}.f3{fill:#c58af0}\
-.hollow{fill:#12181f}.notice{fill:#fdba74}.notice-bg{fill:#3b1f0d}}";
+.hollow{fill:#12181f}.notice{fill:#fdba74}.notice-bg{fill:#3b1f0d}.alarm{fill:#ff7aa8}}";
 
 /// Where text is fixed.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Start,
     Middle,
     End,
@@ -31,7 +31,7 @@ pub(super) enum Anchor {
 
 /// A picture being drawn.
 #[derive(Debug)]
-pub(super) struct Canvas {
+pub(crate) struct Canvas {
     width: f64,
     body: String,
 }
@@ -124,7 +124,7 @@ fn escape(text: &str) -> String {
 
 /// One axis: values to pixels.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     low: f64,
     high: f64,
     from: f64,
@@ -140,6 +140,17 @@ impl Axis {
         Self {
             low: 0.0,
             high: (high * 1.02 / step).ceil() * step,
+            from,
+            to,
+            log: false,
+        }
+    }
+
+    /// From zero to `high` itself.
+    pub fn exact(high: f64, from: f64, to: f64) -> Self {
+        Self {
+            low: 0.0,
+            high,
             from,
             to,
             log: false,
@@ -205,7 +216,7 @@ fn nice_step(rough: f64) -> f64 {
 }
 
 /// A tick's label: no more digits than it has.
-pub(super) fn tick_label(value: f64) -> String {
+pub(crate) fn tick_label(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text.is_empty() || text == "-0" {
