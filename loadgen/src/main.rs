@@ -116,10 +116,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<u8> {
 }
 
 fn look_at_engine(args: &ProbeArgs) -> anyhow::Result<u8> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let probed = runtime.block_on(probe::run(&args.options()))?;
+    let probed = runtime()?.block_on(probe::run(&args.options()))?;
     say(probed.text(args.json).as_bytes())?;
     Ok(probed.exit_code())
 }

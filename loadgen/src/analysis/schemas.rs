@@ -37,6 +37,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ("manifest", schema::<Manifest>()),
         ("process_metrics", schema::<Line<ProcessSample>>()),
         ("server_metrics", schema::<Line<Snapshot>>()),
+        ("probe", schema::<crate::probe::Report>()),
         ("validation", schema::<Validation>()),
     ]
 }

@@ -4,6 +4,7 @@
 //! request depends on what the one before left behind. The answer's bytes are kept and read when
 //! it is over: nothing is parsed while times are taken.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,8 +23,9 @@ use super::schedule::Experiment;
 use crate::client::connection::Connection;
 use crate::client::exchange::{self, Cut, Ending, Exchange, Limits};
 use crate::client::fold::{self, Reading};
+use crate::client::kernel_clock::KernelClock;
 use crate::client::target::Target;
-use crate::config::Endpoint;
+use crate::config::{Endpoint, KernelStamps};
 use crate::plan::body;
 
 /// What an answer's framing may take after its end mark.
@@ -46,6 +48,8 @@ pub(super) struct Asker {
     pub origin: MonoNs,
     /// First part of every request id.
     pub id: String,
+    /// Converts the kernel's stamps.
+    pub clock: Arc<KernelClock>,
 }
 
 /// One request to make.
@@ -67,6 +71,7 @@ impl Asker {
             total: self.timeout,
             after_done: AFTER_DONE,
         };
+        self.clock.tick();
         let start = MonoNs::now();
         let request = match self.request(&order) {
             Ok(request) => request,
@@ -75,10 +80,13 @@ impl Asker {
                 return self.row(&order, start, &mut exchange, false);
             }
         };
-        let (mut exchange, kept) = match Connection::open(&self.target, self.timeout).await {
-            Ok(connection) => exchange::run(connection, request, &limits, false, &mut cut).await,
-            Err(e) => (Exchange::unconnected(start, &e), None),
-        };
+        let (mut exchange, kept) =
+            match Connection::open(&self.target, self.timeout, KernelStamps::Auto).await {
+                Ok(connection) => {
+                    exchange::run(connection, request, &limits, false, &mut cut).await
+                }
+                Err(e) => (Exchange::unconnected(start, &e), None),
+            };
         self.row(&order, start, &mut exchange, kept.is_some())
     }
 
@@ -165,6 +173,7 @@ impl Asker {
             finish_reason: None,
             output_ms: Vec::new(),
             output_reads: 0,
+            read_lag_ms: Vec::new(),
             kept,
             life: None,
         };
@@ -183,7 +192,7 @@ impl Asker {
         } else {
             row.cached_tokens = stream_usage(&exchange.body).cached_tokens;
         }
-        let reading = fold::read(exchange);
+        let reading = fold::read(exchange, &self.clock);
         row.streamed = !reading.events.at_ns.is_empty();
         row.first_event_ms = from_sent(reading.first_event_ns);
         row.ttft_ms = from_sent(reading.first_output_ns);
@@ -199,6 +208,12 @@ impl Asker {
         let mut distinct = reads;
         distinct.dedup();
         row.output_reads = distinct.len() as u64;
+        row.read_lag_ms = reading
+            .events
+            .rx_lag_ns
+            .iter()
+            .filter_map(|lag| lag.map(|ns| ns as f64 / 1e6))
+            .collect();
         row.prompt_tokens = reading.prompt_tokens;
         row.completion_tokens = reading.completion_tokens;
         row.outcome = reading.outcome;

@@ -15,14 +15,14 @@ use tokio::task::JoinSet;
 
 use super::ask::{Asker, Order};
 use super::find::{self, Engine};
-use super::life::Sample;
 use super::row::Row;
 use super::schedule::{self, Experiment, Step};
-use super::watch::{INTERVAL, Watch};
+use super::watch::{INTERVAL, Seen, Watch};
 use super::{Options, ProbeError};
 use crate::artifacts::manifest::{Calibration, ManifestEngine};
 use crate::client::exchange::Cut;
-use crate::config::Endpoint;
+use crate::client::kernel_clock::KernelClock;
+use crate::config::{Endpoint, KernelStamps};
 use crate::drive::timer;
 use crate::plan::body;
 use crate::plan::calibrate;
@@ -59,10 +59,8 @@ pub(super) struct Measured {
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     pub pid: Option<u32>,
-    pub name: Option<String>,
-    pub samples: Vec<Sample>,
-    /// Why there are none, or no more.
-    pub reason: Option<String>,
+    pub command: Option<String>,
+    pub seen: Seen,
 }
 
 /// Probes an engine that was found.
@@ -82,9 +80,13 @@ pub(super) async fn rounds(
     });
     timer::go_first();
     let origin = MonoNs::now();
-    let (watch, no_watch) = match Watch::start(&options.process, &engine.target) {
-        Ok(watch) => (Some(watch), None),
-        Err(why) => (None, Some(why)),
+    let mut watched = Watched::default();
+    let watch = match engine.process {
+        Ok((tree, command)) => {
+            (watched.pid, watched.command) = (Some(tree.root()), Some(command));
+            Watch::start(tree).map_err(|e| e.to_string())
+        }
+        Err(why) => Err(why),
     };
     let mut probe = Probe {
         asker: Asker {
@@ -98,14 +100,15 @@ pub(super) async fn rounds(
             timeout: options.timeout,
             origin,
             id: engine.config.run_id.clone(),
+            clock: Arc::new(KernelClock::start(KernelStamps::Auto)),
         },
         vocabulary: Vocabulary::assumed(),
         rows: Vec::new(),
-        silence: watch.as_ref().map(|_| INTERVAL * 5 / 2),
+        silence: watch.as_ref().ok().map(|_| INTERVAL * 5 / 2),
         cut,
     };
     let progress = progress(schedule::total(options.rounds, options.at_once));
-    if watch.is_some() {
+    if watch.is_ok() {
         probe.rest(REST).await;
     }
     let opened = probe.open(options).await;
@@ -126,13 +129,9 @@ pub(super) async fn rounds(
     timer::go_along();
     let interrupted = *signals.got.borrow();
     let end = MonoNs::now();
-    let mut watched = Watched {
-        reason: no_watch,
-        ..Watched::default()
-    };
-    if let Some(watch) = watch {
-        (watched.pid, watched.name) = (Some(watch.pid), watch.name.clone());
-        (watched.samples, watched.reason) = watch.finish(origin);
+    match watch {
+        Ok(watch) => watched.seen = watch.finish(),
+        Err(why) => watched.seen.reason = Some(why),
     }
     signals.over();
     if interrupted.is_none() {

@@ -7,13 +7,15 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::{Options, ProbeError};
+use super::{Options, ProbeError, WhichProcess};
 use crate::artifacts::manifest::ManifestEngine;
 use crate::client::simple;
 use crate::client::target::Target;
 use crate::config::settings::{ArmSettings, Path, Settings};
 use crate::config::{Resolved, rules};
 use crate::preflight;
+use crate::telemetry::process::{Tree, find};
+use crate::telemetry::sources;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -37,6 +39,8 @@ pub(super) struct Engine {
     pub about: ManifestEngine,
     /// Shortest and longest prompt, in tokens.
     pub lengths: (u64, u64),
+    /// Its processes, with the root's command, or why they cannot be watched.
+    pub process: Result<(Tree, String), String>,
 }
 
 /// Finds the engine.
@@ -75,10 +79,19 @@ pub(super) async fn engine(options: &Options) -> Result<Engine, ProbeError> {
         input_tokens: Some(lengths.1),
         output_tokens: Some(options.output_tokens),
         requests: Some(1),
+        engine_pid: match options.process {
+            WhichProcess::Id(pid) => Some(pid),
+            _ => None,
+        },
+        engine_process: match &options.process {
+            WhichProcess::Named(name) => Some(name.clone()),
+            _ => None,
+        },
         ..Settings::default()
     }
     .resolve(false)
     .map_err(|faults| ProbeError::Usage(faults.join("\n")))?;
+    let process = process(&config, &target).await?;
     let about = preflight::identify(&config, &target, served.as_ref()).await;
     Ok(Engine {
         target,
@@ -86,7 +99,26 @@ pub(super) async fn engine(options: &Options) -> Result<Engine, ProbeError> {
         config,
         about,
         lengths,
+        process,
     })
+}
+
+/// The engine's processes. Not finding them is only a fault where they were named.
+async fn process(
+    config: &Resolved,
+    target: &Target,
+) -> Result<Result<(Tree, String), String>, ProbeError> {
+    // The words of a configuration are flags here.
+    let as_flags = |text: String| {
+        text.replace("engine.pid", "--pid")
+            .replace("engine.process", "--process")
+    };
+    let found = sources::engine_process(config, Some(target))
+        .await
+        .map_err(|fault| ProbeError::Usage(as_flags(fault)))?;
+    Ok(found
+        .and_then(|pid| Ok((Tree::of(pid)?, find::command_of(pid))))
+        .map_err(as_flags))
 }
 
 /// Default lengths, shortened to what the engine's context takes.

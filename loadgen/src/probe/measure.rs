@@ -20,7 +20,7 @@ pub use compare::Comparison;
 pub(super) use compare::all as comparisons;
 pub use process::{Cores, Memory, Phase};
 pub(super) use process::{cores, memory};
-pub use streaming::{Stall, Stalls, Streaming, Way};
+pub use streaming::{Stalls, Streaming, Way};
 pub(super) use streaming::{stalls, streaming};
 
 /// One experiment's requests of one length.

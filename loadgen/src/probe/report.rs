@@ -18,6 +18,8 @@ use crate::analysis::CHAIN_CHECK;
 use crate::artifacts::host;
 use crate::artifacts::manifest::{Calibration, Host, Loadgen, ManifestEngine};
 use crate::config::{Endpoint, EngineKind};
+use crate::stats::Summary;
+use crate::telemetry::Cost;
 
 /// What a probe found. Times in milliseconds; `at_ms` and `start_ms` count from `origin_ns`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -64,6 +66,8 @@ pub struct Report {
     pub fit: Option<Fit>,
     /// How streams come.
     pub streaming: Streaming,
+    /// The instrument's own delay: from the kernel's receipt to the read, of every event.
+    pub read_lag_ms: Summary,
     /// Gaps that were far longer than the others.
     pub stalls: Vec<Stalls>,
     /// The engine's process.
@@ -116,12 +120,16 @@ pub struct Failure {
 pub struct Process {
     /// Root of the tree; null when none was watched.
     pub pid: Option<u32>,
-    /// Its name.
-    pub name: Option<String>,
+    /// How its command line begins.
+    pub command: Option<String>,
     /// Why there are no samples, or none from some instant on.
     pub reason: Option<String>,
     /// Time between samples.
     pub interval_ms: f64,
+    /// What taking one took.
+    pub sample_ms: Cost,
+    /// CPU time that sampling took from whatever else ran on this host.
+    pub sampling_cpu_seconds: Option<f64>,
     /// Over the whole probe.
     pub memory: Option<Memory>,
     /// Cores in use.
@@ -147,12 +155,12 @@ pub(super) fn of(measured: Measured) -> Report {
         stopped,
         interrupted,
     } = measured;
-    let Watched {
-        pid,
-        name,
-        samples,
-        reason,
-    } = watched;
+    let Watched { pid, command, seen } = watched;
+    let samples: Vec<Sample> = seen
+        .samples
+        .iter()
+        .map(|s| watch::placed(s, origin))
+        .collect();
     for row in &mut rows {
         row.life = life_of(row, &samples);
     }
@@ -204,12 +212,15 @@ pub(super) fn of(measured: Measured) -> Report {
         comparisons: measure::comparisons(&rows),
         fit: fit::line(&points(&rows)),
         streaming: measure::streaming(&rows),
+        read_lag_ms: Summary::of(rows.iter().flat_map(|r| r.read_lag_ms.clone()).collect()),
         stalls: measure::stalls(&rows),
         process: Process {
             pid,
-            name,
-            reason,
+            command,
+            reason: seen.reason,
             interval_ms: watch::INTERVAL.as_secs_f64() * 1e3,
+            sample_ms: seen.cost.sample_ms,
+            sampling_cpu_seconds: seen.cost.cpu_seconds,
             memory: measure::memory(&samples),
             cores: measure::cores(&rows, &samples),
             samples,

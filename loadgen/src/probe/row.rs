@@ -63,6 +63,9 @@ pub struct Row {
     pub output_ms: Vec<f64>,
     /// Reads that brought those events.
     pub output_reads: u64,
+    /// From the kernel's receipt of an event's last segment to the read that brought it, where the
+    /// kernel said so.
+    pub read_lag_ms: Vec<f64>,
     /// Whether the connection could have carried another request.
     pub kept: bool,
     /// The engine's process over the request's life; null where it was not watched.

@@ -71,12 +71,22 @@ fn head(report: &Report) -> String {
             "estimated".to_owned()
         }
     ));
+    let lag = &report.read_lag_ms;
+    if lag.n > 0 {
+        out.push_str(&format!(
+            "own delay from the kernel's receipt to the read: p50 {} ms, p99 {} ms of {} events\n",
+            or_none(lag.p50),
+            or_none(lag.p99),
+            lag.n
+        ));
+    }
     let process = &report.process;
     out.push_str(&match (process.pid, process.samples.len()) {
         (Some(pid), n) if n > 0 => format!(
-            "process {pid} ({}), {n} samples every {:.0} ms{}\n",
-            process.name.as_deref().unwrap_or("name unknown"),
+            "process {pid} ({}), {n} samples every {:.0} ms ({} ms each){}\n",
+            process.command.as_deref().unwrap_or("name unknown"),
             process.interval_ms,
+            or_none(process.sample_ms.p50),
             process
                 .reason
                 .as_ref()

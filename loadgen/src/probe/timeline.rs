@@ -31,7 +31,7 @@ impl Frame {
         Self {
             from_ms,
             to_ms,
-            x: Axis::linear(seconds, MARGIN + LABELS, WIDTH - MARGIN),
+            x: Axis::exact(seconds, MARGIN + LABELS, WIDTH - MARGIN),
         }
     }
 

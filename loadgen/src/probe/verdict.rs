@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::measure::{Comparison, Group};
 use super::report::Report;
 use super::schedule::Experiment;
+use crate::report::numbers::NONE;
+use crate::stats::Summary;
 
 pub(super) use load::bytes;
 
@@ -149,4 +151,13 @@ fn comparison<'a>(report: &'a Report, id: &str) -> Option<&'a Comparison> {
         .iter()
         .find(|c| c.id == id)
         .filter(|c| c.ratio.n > 0)
+}
+
+/// Times something, with the interval.
+fn times(ratio: &Summary) -> String {
+    match (ratio.p50.or(ratio.min), ratio.ci95.p50) {
+        (Some(r), Some([low, high])) => format!("{r:.2} [{low:.2}, {high:.2}]"),
+        (Some(r), None) => format!("{r:.2}"),
+        (None, _) => NONE.to_owned(),
+    }
 }

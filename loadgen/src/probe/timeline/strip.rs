@@ -12,6 +12,9 @@ const LINE: f64 = 24.0;
 /// Room inside a strip above and below its curve.
 const ROOM: f64 = 6.0;
 
+/// How a strip's ends are written.
+type Label<'a> = &'a dyn Fn(f64) -> String;
+
 pub(super) fn height(report: &Report) -> f64 {
     if report.process.samples.len() < 2 {
         LINE
@@ -39,7 +42,7 @@ pub(super) fn draw(canvas: &mut Canvas, report: &Report, frame: &Frame, top: f64
     let series = |value: &dyn Fn(&Sample) -> f64| -> Vec<(f64, f64)> {
         samples.iter().map(|s| (s.at_ms, value(s))).collect()
     };
-    let strips: [(&str, Vec<(f64, f64)>, &dyn Fn(f64) -> String, usize); 3] = [
+    let strips: [(&str, Vec<(f64, f64)>, Label<'_>, usize); 3] = [
         ("cores", cores, &tick_label, 2),
         (
             "memory",
@@ -61,7 +64,7 @@ fn one(
     top: f64,
     name: &str,
     points: &[(f64, f64)],
-    label: &dyn Fn(f64) -> String,
+    label: Label<'_>,
     colour: usize,
 ) {
     let bottom = top + STRIP;

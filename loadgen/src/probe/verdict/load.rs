@@ -1,11 +1,11 @@
 //! Sentences about several requests at once and about the engine's process.
 
-use super::{Sentence, comparison, group};
+use super::{Sentence, comparison, group, times};
 use crate::probe::measure::Phase;
 use crate::probe::report::Report;
 use crate::probe::row::Row;
 use crate::probe::schedule::Experiment;
-use crate::report::numbers::{median, short};
+use crate::report::numbers::short;
 
 /// Times the speed of one from which on working on several at once is a gain.
 const GAIN: f64 = 1.2;
@@ -16,7 +16,7 @@ pub(super) fn parallel(report: &Report) -> Option<Sentence> {
     let n = report.asked.at_once;
     let mut text = format!(
         "{n} at once bring {} times the tokens per second of one alone ({} pairs)",
-        median(&rate.ratio),
+        times(&rate.ratio),
         rate.ratio.n
     );
     let gap = comparison(report, "parallel_gap");
@@ -24,8 +24,8 @@ pub(super) fn parallel(report: &Report) -> Option<Sentence> {
     if let (Some(gap), Some(ttft)) = (gap, ttft) {
         text.push_str(&format!(
             "; each has {} times the gap between events and {} times the TTFT",
-            median(&gap.ratio),
-            median(&ttft.ratio)
+            times(&gap.ratio),
+            times(&ttft.ratio)
         ));
     }
     let overlap = overlap(&report.rows);

@@ -1,10 +1,10 @@
 //! Sentences about how the answer comes once it has begun.
 
-use super::{Sentence, comparison};
+use super::{Sentence, comparison, times};
 use crate::probe::measure::Way;
 use crate::probe::report::Report;
 use crate::probe::schedule::Experiment;
-use crate::report::numbers::{median, or_none, short};
+use crate::report::numbers::{NONE, median, or_none, short};
 use crate::stats::Summary;
 
 /// Tokens per event this near to 1 are one token each.
@@ -19,15 +19,13 @@ const STALLS_SHOWN: usize = 3;
 pub(super) fn way(report: &Report) -> Option<Sentence> {
     let it = &report.streaming;
     let spread = it.spread.p50.or(it.spread.min).map(|s| s * 100.0);
+    let share = spread.map_or_else(|| NONE.to_owned(), |s| format!("{s:.0}"));
     let per_read = (it.reads > 0).then(|| it.events as f64 / it.reads as f64);
     let mut text = match it.way {
         Way::Streams => format!(
             "It streams: {} events with output came in {} reads, spread over {} % of an answer's \
              time (n {}).",
-            it.events,
-            it.reads,
-            or_none(spread),
-            it.answers
+            it.events, it.reads, share, it.answers
         ),
         Way::Bundles => format!(
             "It bundles: {} events with output came in {} reads, {} in each, spread over {} % of an \
@@ -35,14 +33,13 @@ pub(super) fn way(report: &Report) -> Option<Sentence> {
             it.events,
             it.reads,
             or_none(per_read),
-            or_none(spread),
+            share,
             it.answers
         ),
         Way::Lump => format!(
             "It streams in form only: all output comes within {} % of an answer's time (n {}), so it \
              is held back, or made too fast to be told apart. Gaps say nothing here.",
-            or_none(spread),
-            it.answers
+            share, it.answers
         ),
         Way::Whole => format!(
             "It answers in one piece although a stream was asked for (n {}): first token and gaps \
@@ -102,8 +99,8 @@ pub(super) fn decode(report: &Report) -> Option<Sentence> {
     Some(Sentence::new(
         "decode",
         format!(
-            "After the first token one {what} every {} ms{note}, {rate} {unit}/s ({} gaps of {} \
-             answers{p99}){even}.",
+            "From the first token on there is one {what} every {} ms{note}, {rate} {unit}/s ({} gaps of \
+             {} answers{p99}){even}.",
             median(gaps),
             gaps.n,
             rates.n
@@ -139,13 +136,13 @@ pub(super) fn drift(report: &Report) -> Option<Sentence> {
     let by_prompt = format!(
         "behind {} tokens of prompt it is {} times that behind {} ({} pairs)",
         lengths.last()?,
-        median(&long.ratio),
+        times(&long.ratio),
         lengths.first()?,
         long.ratio.n
     );
     let by_place = format!(
         "in an answer's second half it is {} times that in its first ({} answers)",
-        median(&late.ratio),
+        times(&late.ratio),
         late.ratio.n
     );
     let text = match (told(long), told(late)) {
@@ -228,7 +225,7 @@ pub(super) fn whole(report: &Report) -> Option<Sentence> {
     let ratio = it.ratio.p50?;
     let what = format!(
         "{} times as long as streamed ({} pairs)",
-        median(&it.ratio),
+        times(&it.ratio),
         it.ratio.n
     );
     let text = match it.differs {

@@ -1,6 +1,6 @@
 //! Sentences about the time until the first token.
 
-use super::{Sentence, comparison, group};
+use super::{Sentence, comparison, group, times};
 use crate::probe::report::Report;
 use crate::probe::schedule::Experiment;
 use crate::report::numbers::{median, or_none, short, with_interval};
@@ -129,13 +129,13 @@ pub(super) fn again(report: &Report) -> Option<Sentence> {
         Some(true) => format!(
             "Asked again at once, the same prompt takes {} times as long to its first token ({} \
              pairs): the prefix cache, if there is one, does not help.",
-            median(&it.ratio),
+            times(&it.ratio),
             it.ratio.n
         ),
         Some(false) => format!(
             "Asked again at once, the same prompt is not measurably faster: {} times the TTFT ({} \
              pairs). No prefix cache is at work, or prefill is too short to show it.",
-            median(&it.ratio),
+            times(&it.ratio),
             it.ratio.n
         ),
         None => format!(

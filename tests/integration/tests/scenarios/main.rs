@@ -9,6 +9,7 @@ mod faults;
 mod framing;
 mod overload;
 mod play;
+mod probe;
 mod real_engine;
 mod requests;
 mod results;
