@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::row::Row;
 use super::schedule::Experiment;
-use crate::stats::Summary;
+use crate::stats::{Sorted, Summary};
 
 pub use compare::Comparison;
 pub(super) use compare::all as comparisons;
@@ -102,7 +102,7 @@ fn group(experiment: Experiment, asked_tokens: u64, all: Vec<&Row>) -> Group {
         upload_ms: of(&|r| r.upload_ms),
         head_ms: of(&|r| r.head_ms),
         ttft_ms: of(&|r| r.ttft_ms),
-        gap_ms: Summary::of_groups(gaps, ok.len()),
+        gap_ms: Summary::of_sorted(&Sorted::of(gaps), ok.len()),
         e2e_ms: of(&|r| r.e2e_ms),
         tokens_per_s: of(&Row::decode_rate),
         tokens: of(&|r| r.tokens().map(|n| n as f64)),

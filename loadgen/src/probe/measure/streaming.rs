@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::middle;
 use crate::probe::row::Row;
 use crate::probe::schedule::Experiment;
-use crate::stats::{Percentile, Summary};
+use crate::stats::{Percentile, Sorted, Summary};
 
 /// A gap is a stall when it is longer than the median this many times,
 const STALL_TIMES: f64 = 5.0;
@@ -161,7 +161,7 @@ fn stalls_of(of: &str, rows: Vec<&Row>) -> Stalls {
     }
     Stalls {
         of: of.to_owned(),
-        gap_ms: Summary::of_groups(gaps, rows.len()),
+        gap_ms: Summary::of_sorted(&Sorted::of(gaps), rows.len()),
         limit_ms: limit,
         stalls,
     }
