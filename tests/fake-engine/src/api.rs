@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::generate::Generation;
 use crate::http::request::Head;
 use crate::http::{Link, Reply, stream_head};
+use crate::pacer::Arrival;
 use crate::program::Program;
 use crate::script::Play;
 
@@ -15,6 +16,7 @@ pub(crate) mod completions;
 pub(crate) mod intake;
 mod refusal;
 pub(crate) mod responses;
+mod sequences;
 pub(crate) mod service;
 
 /// The three ways to ask for text.
@@ -34,6 +36,8 @@ pub(crate) enum Answer {
         head: Vec<u8>,
         program: Box<dyn Program>,
         work: Option<Work>,
+        /// What the timing model is to generate, where it decides.
+        arrival: Option<Arrival>,
     },
 }
 
@@ -44,7 +48,14 @@ pub(crate) struct Work {
     pub model: usize,
     pub prompt_tokens: u64,
     pub finish_reason: &'static str,
-    /// From the request's last byte to the first output, as planned.
+    /// `None` where the timing model decides.
+    pub pace: Option<Pace>,
+}
+
+/// The exact mode's plan of an answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// From the request's last byte to the first output.
     pub ttft_ns: u64,
     pub itl_ns: u64,
 }
@@ -56,6 +67,7 @@ pub(crate) fn scripted(engine: &Engine, name: &str, start_ns: u64) -> Answer {
             head: Vec::new(),
             program: Box::new(Play::new(script, start_ns)),
             work: None,
+            arrival: None,
         },
         None => Answer::Now(Reply::error(
             404,
@@ -95,19 +107,17 @@ fn inference(
         return Ok(scripted(engine, name, recv_end_ns));
     }
     let ask = intake::Ask::read(endpoint, &json, &engine.config)?;
-    let seen = engine.prefixes.seen(&ask.prompt_prefix);
-    let ttft = match engine.config.ttft_seen {
-        Some(short) if seen => short,
-        _ => engine.config.ttft,
-    };
+    let arrival = engine.config.timing.as_ref().map(|parameters| Arrival {
+        at_ns: recv_end_ns,
+        sequences: sequences::of(&ask, parameters),
+    });
     let work = Work {
-        model: ask.model,
+        // As with vLLM, all names are one engine's, and its metrics carry the first.
+        model: if arrival.is_some() { 0 } else { ask.model },
         prompt_tokens: ask.prompt_tokens,
         finish_reason: ask.finish_reason(),
-        ttft_ns: crate::clock::ns(ttft),
-        itl_ns: crate::clock::ns(engine.config.itl),
+        pace: arrival.is_none().then(|| exact_pace(engine, &ask)),
     };
-    engine.metrics.model(ask.model).admitted(&ask, seen);
     let stream = ask.stream;
     let generation = Generation::new(engine, ask, link, &work, recv_end_ns);
     let head = if stream && !engine.config.head_with_first_event {
@@ -119,5 +129,21 @@ fn inference(
         head,
         program: Box::new(generation),
         work: Some(work),
+        arrival,
     })
+}
+
+/// The exact mode's plan, and its count of what begins.
+fn exact_pace(engine: &Engine, ask: &intake::Ask) -> Pace {
+    let prefix = ask.prompt_prefix();
+    let seen = engine.prefixes.seen(&prefix);
+    engine.metrics.model(ask.model).admitted(ask, &prefix, seen);
+    let ttft = match engine.config.ttft_seen {
+        Some(short) if seen => short,
+        _ => engine.config.ttft,
+    };
+    Pace {
+        ttft_ns: crate::clock::ns(ttft),
+        itl_ns: crate::clock::ns(engine.config.itl),
+    }
 }

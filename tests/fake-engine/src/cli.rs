@@ -1,114 +1,50 @@
 //! The command line of `fake-engine`.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
+use clap::{Parser, Subcommand};
 
-use clap::Parser;
-use inferscope_fake_engine::{Config, ScriptFileError, load_scripts};
+mod capacity;
+mod model;
+mod serve;
+mod simulate;
 
-/// Requests kept for `GET /fake/requests`, and bytes of body of each.
-const RECORD_REQUESTS: usize = 100;
-const RECORD_BODY_BYTES: usize = 64 << 10;
+pub use capacity::CapacityArgs;
+pub use serve::ServeArgs;
+pub use simulate::SimulateArgs;
 
-/// A vLLM-shaped server with exact timing and scripted faults. Never a measure of performance.
+const EXAMPLES: &str = "\
+Examples:
+  fake-engine --ttft 50ms --itl 20ms                     fixed times, for calibration
+  fake-engine --timing model --max-num-seqs 64           a batching engine with a knee
+  fake-engine simulate --rate 40                         the same engine in virtual time
+  fake-engine capacity --slo ttft=200ms,tpot=30ms,at=p95
+";
+
+/// A vLLM-shaped server with known timing and scripted faults. Never a measure of performance.
 ///
 /// When listening it prints one JSON line, {"ready":true,"listen":ADDR}, on standard output.
 #[derive(Debug, Parser)]
-#[command(name = "fake-engine", version)]
-pub struct Args {
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
-    listen: SocketAddr,
-    /// From the request's last byte to its first output, e.g. 50ms
-    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = duration)]
-    ttft: Duration,
-    /// As --ttft for prompts whose first 64 words were seen before (a prefix cache)
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    ttft_seen: Option<Duration>,
-    /// Between outputs, e.g. 20ms or 50us
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration)]
-    itl: Duration,
-    /// Output tokens of a request that sets no limit
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
-    output_tokens: u64,
-    /// Served model, may be repeated; a request without one gets the first
-    #[arg(long = "model", value_name = "NAME", default_value = "fake-model")]
-    models: Vec<String>,
-    /// Context length, tokens
-    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
-    max_model_len: u64,
-    /// Scripted answers for models named script:NAME (JSON)
-    #[arg(long, value_name = "FILE")]
-    script: Option<PathBuf>,
-    /// Append one JSON line per request
-    #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
-    /// Close idle connections after this
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
-    keep_alive: Duration,
-    /// Wake up this long before a deadline and spin: more exact, more CPU
-    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = duration)]
-    spin: Duration,
-    /// Send the role event at once and not with the first token
-    #[arg(long)]
-    role_at_once: bool,
-    /// Hold the response head back until the first event
-    #[arg(long)]
-    head_with_first_event: bool,
-    /// Go on after the client's FIN, which otherwise means that it is gone
-    #[arg(long)]
-    tolerate_half_close: bool,
+#[command(
+    name = "fake-engine",
+    version,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true
+)]
+pub struct Cli {
+    /// Instead of serving
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Serving
+    #[command(flatten)]
+    pub serve: ServeArgs,
 }
 
-impl Args {
-    /// The engine's settings.
-    ///
-    /// # Errors
-    /// When the script file is refused.
-    pub fn config(self) -> Result<Config, ScriptFileError> {
-        Ok(Config {
-            listen: self.listen,
-            models: self.models,
-            ttft: self.ttft,
-            ttft_seen: self.ttft_seen,
-            itl: self.itl,
-            output_tokens: self.output_tokens,
-            max_model_len: self.max_model_len,
-            keep_alive: self.keep_alive,
-            spin: self.spin,
-            role_at_once: self.role_at_once,
-            head_with_first_event: self.head_with_first_event,
-            tolerate_half_close: self.tolerate_half_close,
-            scripts: match self.script {
-                Some(path) => load_scripts(&path)?,
-                None => Default::default(),
-            },
-            log: self.log,
-            record_requests: RECORD_REQUESTS,
-            record_body_bytes: RECORD_BODY_BYTES,
-        })
-    }
-}
-
-/// A time with its unit: `ns`, `us`, `ms`, `s` or `m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let unit_seconds = match unit {
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        _ => return Err(format!("{text:?} needs a unit: ns, us, ms, s or m")),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("{text:?} is no time; write for example 20ms"))?;
-    Duration::try_from_secs_f64(number * unit_seconds).map_err(|_| format!("{text:?} is too long"))
+/// What runs in virtual time.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a load through the timing model in virtual time
+    Simulate(SimulateArgs),
+    /// Look for the highest Poisson rate that keeps an SLO, by the timing model in virtual time
+    Capacity(CapacityArgs),
 }
 
 #[cfg(test)]
@@ -119,16 +55,21 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        Args::command().debug_assert();
+        Cli::command().debug_assert();
     }
 
     #[test]
-    fn times_need_units() {
-        assert_eq!(duration("50us"), Ok(Duration::from_micros(50)));
-        assert_eq!(duration("0.05ms"), Ok(Duration::from_micros(50)));
-        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
-        for bad in ["20", "ms", "1h", "-1s", ""] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
+    fn flags_of_the_other_mode_are_refused() {
+        let config = |arguments: &[&str]| {
+            let all = std::iter::once(&"fake-engine").chain(arguments);
+            Cli::try_parse_from(all).unwrap().serve.config()
+        };
+        let said = |arguments: &[&str]| config(arguments).unwrap_err().to_string();
+        assert!(said(&["--max-num-seqs", "4"]).contains("add --timing model"));
+        assert!(said(&["--timing", "model", "--itl", "1ms"]).contains("leave them out"));
+        assert!(said(&["--timing", "model", "--block-size", "0"]).contains("at least 1"));
+        let model = config(&["--timing", "model", "--no-enable-prefix-caching"]).unwrap();
+        assert!(!model.timing.unwrap().enable_prefix_caching);
+        assert_eq!(config(&[]).unwrap().timing, None);
     }
 }

@@ -19,6 +19,29 @@ pub fn ns(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// A time with its unit: `ns`, `us`, `ms`, `s` or `m`.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit_seconds = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return Err(format!("{text:?} needs a unit: ns, us, ms, s or m")),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("{text:?} is no time; write for example 20ms"))?;
+    Duration::try_from_secs_f64(number * unit_seconds).map_err(|_| format!("{text:?} is too long"))
+}
+
 /// Seconds since the Unix epoch.
 #[must_use]
 pub fn unix_seconds() -> u64 {
@@ -90,6 +113,16 @@ mod tests {
         assert_eq!(http_date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
         assert_eq!(http_date(1_796_081_711), "Mon, 30 Nov 2026 23:35:11 GMT");
         assert_eq!(http_date(1_798_761_599), "Thu, 31 Dec 2026 23:59:59 GMT");
+    }
+
+    #[test]
+    fn times_need_units() {
+        assert_eq!(parse_duration("50us"), Ok(Duration::from_micros(50)));
+        assert_eq!(parse_duration("0.05ms"), Ok(Duration::from_micros(50)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1_500)));
+        for bad in ["20", "ms", "1h", "-1s", ""] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::model::Parameters;
 use crate::script::stage::Scripts;
 
 /// Settings of a fake engine.
@@ -17,6 +18,9 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Served models; a request without one gets the first.
     pub models: Vec<String>,
+    /// The timing model, which then decides when output is ready; `None`: exact mode, by the three
+    /// times below.
+    pub timing: Option<Parameters>,
     /// From the request's last byte to its first output event.
     pub ttft: Duration,
     /// As `ttft`, for a prompt whose first 64 words were seen before; `None`: no prefix cache.
@@ -25,7 +29,8 @@ pub struct Config {
     pub itl: Duration,
     /// Output tokens of a request that sets no limit; such an answer ends with `stop`.
     pub output_tokens: u64,
-    /// Context length told by `/v1/models` and kept to.
+    /// Context length told by `/v1/models` and kept to; with the timing model at most what the KV
+    /// cache holds.
     pub max_model_len: u64,
     /// Idle connections are closed after this.
     pub keep_alive: Duration,
@@ -52,6 +57,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             models: vec!["fake-model".to_owned()],
+            timing: None,
             ttft: Duration::from_millis(50),
             ttft_seen: None,
             itl: Duration::from_millis(20),

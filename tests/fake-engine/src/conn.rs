@@ -16,6 +16,7 @@ use crate::http::request::{Body, Head, parse_head};
 use crate::http::{Link, Reply};
 use crate::line::Line;
 use crate::log;
+use crate::pacer::Arrival;
 use crate::program::{After, End, Program};
 use crate::recorder::{ClosedBy, RecordedRequest};
 
@@ -96,7 +97,8 @@ impl Connection<'_> {
                 head,
                 program,
                 work,
-            } => self.paced(&received, &head, program, work)?,
+                arrival,
+            } => self.paced(&received, &head, (program, arrival), work)?,
         }
         if early {
             self.read_body(&received.head, &mut body)?;
@@ -190,12 +192,12 @@ impl Connection<'_> {
         &mut self,
         received: &Received,
         head: &[u8],
-        program: Box<dyn Program>,
+        (program, arrival): (Box<dyn Program>, Option<Arrival>),
         work: Option<Work>,
     ) -> Flow<()> {
         // A failed head shows up again in the watch, which has the job aborted.
         let _ = self.socket.send_all(head);
-        let id = self.engine.pacer.submit(self.socket.line, program);
+        let id = self.engine.pacer.submit(self.socket.line, program, arrival);
         let (outcome, left) = self.socket.watch(&self.engine.pacer, id);
         let ended_ns = now_ns();
         let end = match (outcome.end, work) {
@@ -208,6 +210,7 @@ impl Connection<'_> {
         }
         if self.engine.log.is_on() {
             let sends = &outcome.sends;
+            let pace = work.and_then(|w| w.pace);
             self.engine.log.write(&log::Entry {
                 request_id: received.link.request_id.as_deref(),
                 path: received.head.path(),
@@ -215,8 +218,8 @@ impl Connection<'_> {
                 recv_first_ns: received.first_ns,
                 recv_head_ns: received.head_ns,
                 recv_end_ns: received.end_ns,
-                ttft_ns: work.map(|w| w.ttft_ns),
-                itl_ns: work.map(|w| w.itl_ns),
+                ttft_ns: pace.map(|p| p.ttft_ns),
+                itl_ns: pace.map(|p| p.itl_ns),
                 first_output_sent_ns: sends.outputs.first().copied(),
                 last_output_sent_ns: sends.outputs.last().copied(),
                 done_sent_ns: sends.done,

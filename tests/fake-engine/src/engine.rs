@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::line::lock;
 use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::pacer::Pacer;
+use crate::pacer::{Batching, Pacer};
 use crate::recorder::Recorder;
 use crate::script::stage::Stage;
 
@@ -32,10 +32,19 @@ impl Engine {
             let message = "no model to serve; name at least one";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        if let Some(parameters) = &config.timing {
+            config.max_model_len = config.max_model_len.min(parameters.kv_tokens());
+        }
+        let metrics = Metrics::new(&config.models, config.timing);
+        let batching = config
+            .timing
+            .map(|parameters| Batching::new(parameters, metrics.model(0)))
+            .transpose()
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         Ok(Self {
-            pacer: Pacer::start(config.spin)?,
+            pacer: Pacer::start(config.spin, batching)?,
             stage: Stage::new(std::mem::take(&mut config.scripts)),
-            metrics: Metrics::new(&config.models),
+            metrics,
             recorder: Recorder::new(config.record_requests, config.record_body_bytes),
             log: Log::open(config.log.as_deref())?,
             prefixes: Prefixes::new(config.ttft_seen.is_some()),

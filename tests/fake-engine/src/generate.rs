@@ -1,12 +1,14 @@
-//! The exact mode: a generation with a fixed time to first token and fixed gaps.
+//! A generation: its output, and when each step of it is due (CLOCK_MONOTONIC ns).
 //!
-//! Step i is due at `recv_end + ttft + i * itl` (CLOCK_MONOTONIC ns), never re-anchored: a late
-//! step does not move the next. Every JSON event carries its place in the stream and the stamp
+//! In exact mode step i is due at `recv_end + ttft + i * itl`; otherwise the timing model tells
+//! when each token is ready. Neither is ever re-anchored: a late step does not move the next.
+//! Every JSON event carries its place in the stream and the stamp
 //! taken just before its send; the first one also when the request's last byte was received
 //! (`fake.recv_mono_ns`). What an event looks like belongs to the endpoint's [`Wire`].
-//! The surprise: all choices of a step, and everything before the first and after the last
+//! The surprise: all choices of an exact step, and everything before the first and after the last
 //! output, travel in one send, each event in an HTTP chunk of its own.
 
+use std::collections::VecDeque;
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use crate::clock::unix_seconds;
 use crate::engine::Engine;
 use crate::http::{Link, Reply, stream_head};
 use crate::metrics::ModelMetrics;
-use crate::program::{After, Program, Sends};
+use crate::program::{After, Due, Program, Sends};
 
 /// What the answers of one generation have in common.
 #[derive(Debug)]
@@ -141,6 +143,14 @@ pub(crate) fn word(i: u64) -> &'static str {
     WORDS[(i % 16) as usize]
 }
 
+/// When a generation's steps are due.
+enum Steps {
+    /// At fixed gaps, all choices at once.
+    Exact { first_due: u64, itl_ns: u64 },
+    /// As the timing model tells: instant and choice of the tokens that are ready.
+    Modelled(VecDeque<(u64, u64)>),
+}
+
 /// A generation being paced.
 pub(crate) struct Generation {
     facts: Facts,
@@ -149,9 +159,9 @@ pub(crate) struct Generation {
     link: Link,
     recv_end_ns: u64,
     role_due: Option<u64>,
-    first_due: u64,
-    itl_ns: u64,
-    step: u64,
+    steps: Steps,
+    /// Tokens sent of each choice.
+    sent: Vec<u64>,
     seq: u64,
     sends: Sends,
     metrics: Arc<ModelMetrics>,
@@ -172,12 +182,17 @@ impl Generation {
             link: link.clone(),
             recv_end_ns,
             role_due: (ask.stream && engine.config.role_at_once).then_some(recv_end_ns),
-            first_due: recv_end_ns.saturating_add(work.ttft_ns),
-            itl_ns: work.itl_ns,
-            step: 0,
+            steps: match work.pace {
+                Some(pace) => Steps::Exact {
+                    first_due: recv_end_ns.saturating_add(pace.ttft_ns),
+                    itl_ns: pace.itl_ns,
+                },
+                None => Steps::Modelled(VecDeque::new()),
+            },
+            sent: (0..ask.choices).map(|_| 0).collect(),
             seq: 0,
             sends: Sends::default(),
-            metrics: Arc::clone(engine.metrics.model(ask.model)),
+            metrics: Arc::clone(engine.metrics.model(work.model)),
             facts: Facts {
                 id: match &link.request_id {
                     Some(id) => harmless(id),
@@ -190,15 +205,16 @@ impl Generation {
         }
     }
 
-    fn due(&self, step: u64) -> u64 {
-        self.first_due
-            .saturating_add(self.itl_ns.saturating_mul(step))
+    /// Output tokens of all choices together.
+    const fn all_tokens(&self) -> u64 {
+        self.facts.ask.tokens * self.facts.ask.choices
     }
 
     fn stream_step(&mut self, now: u64, out: &mut Vec<u8>) {
         if let Some(head) = self.head.take() {
             out.extend_from_slice(&head);
         }
+        let all_tokens = self.all_tokens();
         let facts = &self.facts;
         let mut events = Events {
             out,
@@ -213,50 +229,82 @@ impl Generation {
         if events.seq() == 0 {
             self.wire.open(facts, &mut events);
         }
-        let last = self.step + 1 == facts.ask.tokens;
-        for choice in 0..facts.ask.choices {
+        let choices: Vec<u64> = match &mut self.steps {
+            Steps::Exact { .. } => (0..facts.ask.choices).collect(),
+            Steps::Modelled(ready) => ready.drain(..).map(|(_, choice)| choice).collect(),
+        };
+        for &choice in &choices {
+            let Some(sent) = self.sent.get_mut(choice as usize) else {
+                continue;
+            };
+            let token = word(*sent);
+            *sent += 1;
             let output = Output {
                 choice,
-                token: word(self.step),
-                tokens: self.step + 1,
-                last,
+                token,
+                tokens: *sent,
+                last: *sent == facts.ask.tokens,
             };
             self.wire.output(facts, output, &mut events);
         }
-        if last {
+        self.sends.tokens += choices.len() as u64;
+        if self.sends.tokens == all_tokens {
             self.wire.close(facts, &mut events);
             out.extend_from_slice(b"0\r\n\r\n");
             self.sends.done = Some(now);
         }
         self.sends.outputs.push(now);
-        self.sends.tokens += facts.ask.choices;
-        self.metrics.generated(facts.ask.choices);
-        self.step += 1;
+        self.count(choices.len() as u64);
     }
 
     fn whole_step(&mut self, now: u64, out: &mut Vec<u8>) {
         let body = self.wire.whole(&self.facts);
         out.extend_from_slice(&Reply::json(200, body).bytes(&self.link));
-        let tokens = self.facts.ask.tokens * self.facts.ask.choices;
         self.sends.outputs.push(now);
         self.sends.done = Some(now);
-        self.sends.tokens = tokens;
-        self.metrics.generated(tokens);
-        self.step = self.facts.ask.tokens;
+        self.sends.tokens = self.all_tokens();
+        self.count(self.sends.tokens);
+    }
+
+    /// Counts tokens, which the timing model does itself.
+    fn count(&self, tokens: u64) {
+        if matches!(self.steps, Steps::Exact { .. }) {
+            self.metrics.generated(tokens);
+        }
     }
 }
 
 impl Program for Generation {
-    fn deadline(&self) -> Option<u64> {
+    fn due(&self) -> Due {
         let ask = &self.facts.ask;
-        if self.role_due.is_some() {
-            self.role_due
-        } else if self.step >= ask.tokens {
-            None
-        } else if ask.stream {
-            Some(self.due(self.step))
-        } else {
-            Some(self.due(ask.tokens - 1))
+        if let Some(role_due) = self.role_due {
+            return Due::At(role_due);
+        }
+        if self.sends.tokens >= self.all_tokens() {
+            return Due::Never;
+        }
+        match &self.steps {
+            Steps::Exact { first_due, itl_ns } => {
+                let sent = self.sent.first().copied().unwrap_or(0);
+                let step = if ask.stream { sent } else { ask.tokens - 1 };
+                Due::At(first_due.saturating_add(itl_ns.saturating_mul(step)))
+            }
+            Steps::Modelled(ready) => {
+                let step = if ask.stream {
+                    ready.front()
+                } else if ready.len() as u64 == self.all_tokens() {
+                    ready.back()
+                } else {
+                    None
+                };
+                step.map_or(Due::Waiting, |&(at_ns, _)| Due::At(at_ns))
+            }
+        }
+    }
+
+    fn token(&mut self, choice: u64, at_ns: u64) {
+        if let Steps::Modelled(ready) = &mut self.steps {
+            ready.push_back((at_ns, choice));
         }
     }
 

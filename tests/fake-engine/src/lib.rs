@@ -16,13 +16,15 @@ mod http;
 mod line;
 mod log;
 mod metrics;
+pub mod model;
 mod pacer;
 mod program;
 mod recorder;
 mod script;
 mod server;
+pub mod simulate;
 
-pub use clock::now_ns;
+pub use clock::{now_ns, parse_duration};
 pub use config::Config;
 pub use program::End;
 pub use recorder::{ClosedBy, Counts, RecordedConnection, RecordedRequest};

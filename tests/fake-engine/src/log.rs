@@ -1,8 +1,9 @@
 //! The request log: one JSON line per request that was answered by the pacer.
 //!
 //! Stamps are CLOCK_MONOTONIC ns. `events_sent_ns` holds one stamp per output step, the first
-//! absolute and the rest as differences. A step was due at `recv_end_ns + ttft_ns + i * itl_ns`,
-//! so lateness can be worked out of a line alone.
+//! absolute and the rest as differences. In exact mode a step was due at
+//! `recv_end_ns + ttft_ns + i * itl_ns`, so lateness can be worked out of a line alone; with the
+//! timing model both are null.
 
 use std::fs::File;
 use std::io::{self, LineWriter, Write as _};

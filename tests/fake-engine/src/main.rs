@@ -1,4 +1,5 @@
-//! The `fake-engine` binary: command line in, ready line out, then serve until killed.
+//! The `fake-engine` binary: command line in, ready line out, then serve until killed; or a run in
+//! virtual time.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -11,16 +12,22 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 mod cli;
 
 fn main() -> ExitCode {
-    match serve(cli::Args::parse()) {
-        Ok(never) => match never {},
+    let cli = cli::Cli::parse();
+    let result = match cli.command {
+        None => serve(cli.serve).map(|never| match never {}),
+        Some(cli::Command::Simulate(args)) => args.run(),
+        Some(cli::Command::Capacity(args)) => args.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("fake-engine: {error}");
+            eprintln!("fake-engine: {error:#}");
             ExitCode::from(2)
         }
     }
 }
 
-fn serve(args: cli::Args) -> anyhow::Result<Infallible> {
+fn serve(args: cli::ServeArgs) -> anyhow::Result<Infallible> {
     let config = args.config()?;
     // Two descriptors a connection: take what the system allows.
     let limit = getrlimit(Resource::Nofile);

@@ -2,8 +2,9 @@
 //!
 //! Token counters move with each step, histograms when a request ends. Times are seconds.
 //! Like vLLM, an aborted request appears in no `request_success_total` and in no histogram;
-//! `fake_engine:client_gone_total` counts it. Nothing waits and no cache fills here, so those
-//! gauges stay 0.
+//! `fake_engine:client_gone_total` counts it. With the timing model gauges and token counters are
+//! the model's, and there is one set of them, under the first name served. In exact mode nothing
+//! waits and no KV cache fills, so those stay 0.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use crate::api::Work;
 use crate::api::intake::Ask;
 use crate::clock::unix_seconds;
+use crate::model::{Model, Parameters};
 use crate::program::{End, Sends};
 
 mod histogram;
@@ -35,6 +37,10 @@ const E2E_BOUNDS: &[f64] = &[
 #[derive(Debug)]
 pub(crate) struct ModelMetrics {
     running: AtomicI64,
+    waiting: AtomicU64,
+    /// Bits of an f64.
+    kv_usage: AtomicU64,
+    preemptions: AtomicU64,
     prompt_tokens: AtomicU64,
     generation_tokens: AtomicU64,
     cache_queries: AtomicU64,
@@ -52,6 +58,9 @@ impl ModelMetrics {
     fn new() -> Self {
         Self {
             running: AtomicI64::new(0),
+            waiting: AtomicU64::new(0),
+            kv_usage: AtomicU64::new(0),
+            preemptions: AtomicU64::new(0),
             prompt_tokens: AtomicU64::new(0),
             generation_tokens: AtomicU64::new(0),
             cache_queries: AtomicU64::new(0),
@@ -66,26 +75,47 @@ impl ModelMetrics {
         }
     }
 
-    /// A request begins to run. A prefix seen before hits with the whole prefix.
-    pub fn admitted(&self, ask: &Ask, seen: bool) {
+    /// Exact mode: a request begins to run. A prefix seen before hits with the whole prefix.
+    pub fn admitted(&self, ask: &Ask, prefix: &str, seen: bool) {
         self.running.fetch_add(1, Ordering::Relaxed);
         self.prompt_tokens
             .fetch_add(ask.prompt_tokens, Ordering::Relaxed);
         self.cache_queries
             .fetch_add(ask.prompt_tokens, Ordering::Relaxed);
         if seen {
-            let hit = ask.prompt_prefix.split_whitespace().count() as u64;
+            let hit = prefix.split_whitespace().count() as u64;
             self.cache_hits.fetch_add(hit, Ordering::Relaxed);
         }
     }
 
+    /// The timing model's state.
+    pub fn modelled(&self, model: &Model) {
+        let counters = model.counters();
+        for (metric, value) in [
+            (&self.waiting, model.waiting() as u64),
+            (&self.kv_usage, model.kv_cache_usage().to_bits()),
+            (&self.preemptions, counters.preemptions),
+            (&self.prompt_tokens, counters.prompt_tokens),
+            (&self.generation_tokens, counters.generation_tokens),
+            (&self.cache_queries, counters.prefix_cache_queries),
+            (&self.cache_hits, counters.prefix_cache_hits),
+        ] {
+            metric.store(value, Ordering::Relaxed);
+        }
+        self.running
+            .store(model.running() as i64, Ordering::Relaxed);
+    }
+
+    /// Exact mode: output tokens leave.
     pub fn generated(&self, tokens: u64) {
         self.generation_tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
     /// A request has ended.
     pub fn ended(&self, work: &Work, end: End, sends: &Sends, recv_end_ns: u64) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
+        if work.pace.is_some() {
+            self.running.fetch_sub(1, Ordering::Relaxed);
+        }
         if end != End::Done {
             self.gone
                 .fetch_add(u64::from(end == End::ClientGone), Ordering::Relaxed);
@@ -121,6 +151,7 @@ impl ModelMetrics {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     started_unix_seconds: u64,
+    timing: Option<Parameters>,
     models: Vec<(String, Arc<ModelMetrics>)>,
 }
 
@@ -128,7 +159,7 @@ type Number = (
     &'static str,
     &'static str,
     &'static str,
-    fn(&ModelMetrics) -> i64,
+    fn(&ModelMetrics) -> f64,
 );
 
 /// Name, kind, help and source of each metric that is one number per model.
@@ -137,64 +168,72 @@ const NUMBERS: &[Number] = &[
         "vllm:num_requests_running",
         "gauge",
         "Requests being answered.",
-        |m| m.running.load(Ordering::Relaxed),
+        |m| m.running.load(Ordering::Relaxed) as f64,
     ),
     (
         "vllm:num_requests_waiting",
         "gauge",
-        "Requests waiting; always 0 here.",
-        |_| 0,
+        "Requests waiting; 0 in exact mode.",
+        |m| count(&m.waiting),
     ),
     (
         "vllm:kv_cache_usage_perc",
         "gauge",
-        "KV-cache usage; always 0 here.",
-        |_| 0,
+        "Share of KV-cache blocks in use, 1 is all; 0 in exact mode.",
+        |m| f64::from_bits(m.kv_usage.load(Ordering::Relaxed)),
     ),
     (
         "vllm:num_preemptions_total",
         "counter",
-        "Preemptions; always 0 here.",
-        |_| 0,
+        "Preemptions; 0 in exact mode.",
+        |m| count(&m.preemptions),
     ),
     (
         "vllm:prefix_cache_queries_total",
         "counter",
         "Prompt tokens looked up.",
-        |m| m.cache_queries.load(Ordering::Relaxed).cast_signed(),
+        |m| count(&m.cache_queries),
     ),
     (
         "vllm:prefix_cache_hits_total",
         "counter",
         "Prompt tokens found.",
-        |m| m.cache_hits.load(Ordering::Relaxed).cast_signed(),
+        |m| count(&m.cache_hits),
     ),
     (
         "vllm:prompt_tokens_total",
         "counter",
         "Prompt tokens taken in.",
-        |m| m.prompt_tokens.load(Ordering::Relaxed).cast_signed(),
+        |m| count(&m.prompt_tokens),
     ),
     (
         "vllm:generation_tokens_total",
         "counter",
-        "Output tokens sent.",
-        |m| m.generation_tokens.load(Ordering::Relaxed).cast_signed(),
+        "Output tokens generated.",
+        |m| count(&m.generation_tokens),
     ),
     (
         "fake_engine:client_gone_total",
         "counter",
         "Requests whose client left.",
-        |m| m.gone.load(Ordering::Relaxed).cast_signed(),
+        |m| count(&m.gone),
     ),
 ];
 
+fn count(counter: &AtomicU64) -> f64 {
+    counter.load(Ordering::Relaxed) as f64
+}
+
 impl Metrics {
-    pub fn new(models: &[String]) -> Self {
+    /// With the timing model only the first name has metrics.
+    pub fn new(models: &[String], timing: Option<Parameters>) -> Self {
+        let named = if timing.is_some() { 1 } else { models.len() };
         Self {
             started_unix_seconds: unix_seconds(),
+            timing,
             models: models
                 .iter()
+                .take(named)
                 .map(|name| (name.clone(), Arc::new(ModelMetrics::new())))
                 .collect(),
         }
@@ -214,13 +253,28 @@ impl Metrics {
                 let value = read(metrics);
                 let _ = writeln!(
                     out,
-                    "{name}{{engine=\"0\",model_name=\"{model}\"}} {value}.0"
+                    "{name}{{engine=\"0\",model_name=\"{model}\"}} {value:?}"
                 );
             }
         }
         let name = "process_start_time_seconds";
         declare(&mut out, name, "gauge", "Engine's start, Unix epoch.");
         let _ = writeln!(out, "{name} {}.0", self.started_unix_seconds);
+        if let Some(timing) = &self.timing {
+            let name = "vllm:cache_config_info";
+            declare(&mut out, name, "gauge", "The KV cache.");
+            let _ = writeln!(
+                out,
+                "{name}{{block_size=\"{}\",enable_prefix_caching=\"{}\",engine=\"0\",num_gpu_blocks=\"{}\"}} 1.0",
+                timing.block_size,
+                if timing.enable_prefix_caching {
+                    "True"
+                } else {
+                    "False"
+                },
+                timing.num_kv_blocks,
+            );
+        }
         let name = "vllm:request_success_total";
         declare(&mut out, name, "counter", "Requests answered to the end.");
         for (model, m) in &self.models {

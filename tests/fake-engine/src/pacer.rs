@@ -2,7 +2,8 @@
 //!
 //! It owns a heap of absolute CLOCK_MONOTONIC deadlines (ns), sleeps until shortly before the
 //! earliest (timer slack 1 ns), spins the rest, stamps, renders and sends itself: nothing lies
-//! between stamp and send. What a step contains belongs to its [`Program`].
+//! between stamp and send. What a step contains belongs to its [`Program`], and when the tokens of
+//! the timing model are ready to [`Batching`], whose events are deadlines like any other.
 //! The surprise: a program whose client does not take the bytes is parked, its later deadlines
 //! pass, and once the client has caught up the missed steps follow at once, truthfully stamped.
 
@@ -10,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -19,7 +21,11 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::clock::{now_ns, ns};
 use crate::line::{Line, Wake, lock};
-use crate::program::{After, End, Outcome, Program};
+use crate::program::{After, Due, End, Outcome, Program};
+
+mod batching;
+
+pub(crate) use batching::{Arrival, Batching};
 
 /// Scheduling priority that the pacer asks for.
 const PACER_NICE: i32 = -19;
@@ -27,12 +33,14 @@ const PACER_NICE: i32 = -19;
 struct Job {
     line: Arc<Line>,
     program: Box<dyn Program>,
+    /// In the timing model.
+    sequences: Range<u64>,
     parked: Option<After>,
     blocked: u32,
 }
 
 enum Command {
-    Start(u64, Job),
+    Start(u64, Job, Option<Arrival>),
     Resume(u64),
     Abort(u64),
     Stop,
@@ -52,7 +60,7 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    pub fn start(spin: Duration) -> io::Result<Self> {
+    pub fn start(spin: Duration, batching: Option<Batching>) -> io::Result<Self> {
         let inbox = Arc::new(Inbox {
             commands: Mutex::new(Vec::new()),
             pending: AtomicBool::new(false),
@@ -62,6 +70,7 @@ impl Pacer {
         let mut pacing = Pacing {
             inbox: Arc::clone(&inbox),
             spin_ns: ns(spin),
+            batching,
             jobs: HashMap::new(),
             due: BinaryHeap::new(),
             scratch: Vec::with_capacity(4096),
@@ -76,7 +85,12 @@ impl Pacer {
     }
 
     /// Hands a response over; its outcome arrives at `line`.
-    pub fn submit(&self, line: &Arc<Line>, program: Box<dyn Program>) -> u64 {
+    pub fn submit(
+        &self,
+        line: &Arc<Line>,
+        program: Box<dyn Program>,
+        arrival: Option<Arrival>,
+    ) -> u64 {
         let id = self.inbox.ids.fetch_add(1, Ordering::Relaxed);
         let line = Arc::clone(line);
         self.tell(Command::Start(
@@ -84,9 +98,11 @@ impl Pacer {
             Job {
                 line,
                 program,
+                sequences: 0..0,
                 parked: None,
                 blocked: 0,
             },
+            arrival,
         ));
         id
     }
@@ -117,9 +133,17 @@ impl Drop for Pacer {
     }
 }
 
+enum Next {
+    /// A step of that job.
+    Send(u64),
+    /// An event of the timing model.
+    Batch,
+}
+
 struct Pacing {
     inbox: Arc<Inbox>,
     spin_ns: u64,
+    batching: Option<Batching>,
     jobs: HashMap<u64, Job>,
     /// An aborted job leaves its entry behind; it is skipped when its time comes.
     due: BinaryHeap<Reverse<(u64, u64)>>,
@@ -136,20 +160,55 @@ impl Pacing {
             if self.inbox.pending.swap(false, Ordering::AcqRel) && self.obey() {
                 return;
             }
-            let Some(&Reverse((deadline, id))) = self.due.peek() else {
+            let Some((deadline, what)) = self.next() else {
                 self.sleep(None);
                 continue;
             };
             let ahead = deadline.saturating_sub(now_ns());
             if ahead == 0 {
-                self.due.pop();
-                self.fire(id);
+                match what {
+                    Next::Send(id) => {
+                        self.due.pop();
+                        self.fire(id);
+                    }
+                    Next::Batch => self.advance(),
+                }
             } else if ahead > self.spin_ns {
                 self.sleep(Some(ahead - self.spin_ns));
             } else {
                 std::hint::spin_loop();
             }
         }
+    }
+
+    /// What is due next. What is ready is sent before the timing model goes on.
+    fn next(&self) -> Option<(u64, Next)> {
+        let send = self
+            .due
+            .peek()
+            .map(|&Reverse((at, id))| (at, Next::Send(id)));
+        let event = self.batching.as_ref().and_then(Batching::next_event);
+        match (send, event) {
+            (Some((at, _)), Some(event)) if event < at => Some((event, Next::Batch)),
+            (None, Some(event)) => Some((event, Next::Batch)),
+            (send, _) => send,
+        }
+    }
+
+    /// Lets the timing model go on; what it has ready becomes due.
+    fn advance(&mut self) {
+        let Some(batching) = &mut self.batching else {
+            return;
+        };
+        let (jobs, due) = (&mut self.jobs, &mut self.due);
+        batching.advance(|id, choice, at_ns| {
+            let Some(job) = jobs.get_mut(&id) else { return };
+            let waited = job.program.due() == Due::Waiting;
+            job.program.token(choice, at_ns);
+            if let (true, None, Due::At(at)) = (waited, job.parked, job.program.due()) {
+                due.push(Reverse((at, id)));
+            }
+        });
     }
 
     fn sleep(&self, ns: Option<u64>) {
@@ -169,10 +228,10 @@ impl Pacing {
         let commands = std::mem::take(&mut *lock(&self.inbox.commands));
         for command in commands {
             match command {
-                Command::Start(id, job) => self.queue(id, job),
+                Command::Start(id, job, arrival) => self.admit(id, job, arrival),
                 Command::Abort(id) => {
                     if let Some(job) = self.jobs.remove(&id) {
-                        finish(job, End::ClientGone, After::Close);
+                        self.cancel(job);
                     }
                 }
                 Command::Resume(id) => {
@@ -193,14 +252,36 @@ impl Pacing {
         false
     }
 
+    fn admit(&mut self, id: u64, mut job: Job, arrival: Option<Arrival>) {
+        if let (Some(batching), Some(arrival)) = (&mut self.batching, arrival) {
+            match batching.admit(id, arrival) {
+                Ok(sequences) => job.sequences = sequences,
+                // Refused before, by the context length; without tokens it would wait for ever.
+                Err(_) => return finish(job, End::Stopped, After::Close),
+            }
+        }
+        self.queue(id, job);
+    }
+
     fn queue(&mut self, id: u64, job: Job) {
-        match job.program.deadline() {
-            Some(deadline) => {
+        match job.program.due() {
+            Due::At(deadline) => {
                 self.due.push(Reverse((deadline, id)));
                 self.jobs.insert(id, job);
             }
-            None => finish(job, End::Done, After::Continue),
+            Due::Waiting => {
+                self.jobs.insert(id, job);
+            }
+            Due::Never => finish(job, End::Done, After::Continue),
         }
+    }
+
+    /// The client is gone.
+    fn cancel(&mut self, job: Job) {
+        if let Some(batching) = &mut self.batching {
+            batching.abort(job.sequences.clone());
+        }
+        finish(job, End::ClientGone, After::Close);
     }
 
     fn fire(&mut self, id: u64) {
@@ -218,7 +299,7 @@ impl Pacing {
                 self.jobs.insert(id, job);
                 line.park(&self.scratch[sent..]);
             }
-            Err(_) => finish(job, End::ClientGone, After::Close),
+            Err(_) => self.cancel(job),
         }
     }
 

@@ -15,10 +15,22 @@ pub(crate) enum After {
     Reset,
 }
 
+/// When a program's next step is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    At(u64),
+    /// Not before the timing model has a token for it.
+    Waiting,
+    /// It is over.
+    Never,
+}
+
 /// What is sent on a connection, step by step.
 pub(crate) trait Program: Send {
-    /// When the next step is due; `None` once there is none.
-    fn deadline(&self) -> Option<u64>;
+    /// When the next step is due.
+    fn due(&self) -> Due;
+    /// The timing model has the next token of that choice, ready at `at_ns`.
+    fn token(&mut self, _choice: u64, _at_ns: u64) {}
     /// Appends the bytes of the step that is due. `now` is the stamp of this send.
     fn step(&mut self, now: u64, out: &mut Vec<u8>) -> After;
     /// The bytes of the last step have been taken at last, after a wait.

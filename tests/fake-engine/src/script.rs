@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use crate::clock::ns;
-use crate::program::{After, Program, Sends};
+use crate::program::{After, Due, Program, Sends};
 
 pub mod file;
 pub(crate) mod stage;
@@ -217,8 +217,8 @@ impl Play {
 }
 
 impl Program for Play {
-    fn deadline(&self) -> Option<u64> {
-        self.due
+    fn due(&self) -> Due {
+        self.due.map_or(Due::Never, Due::At)
     }
 
     fn step(&mut self, now: u64, out: &mut Vec<u8>) -> After {
@@ -267,12 +267,12 @@ mod tests {
             1_000,
         );
         let mut out = Vec::new();
-        assert_eq!(play.deadline(), Some(5_001_000));
+        assert_eq!(play.due(), Due::At(5_001_000));
         assert_eq!(play.step(6_000_000, &mut out), After::Continue);
-        assert_eq!(play.deadline(), Some(9_000_000));
+        assert_eq!(play.due(), Due::At(9_000_000));
         assert_eq!(play.step(9_000_100, &mut out), After::Continue);
         assert_eq!(out, b"ab");
-        assert_eq!(play.deadline(), Some(9_000_100));
+        assert_eq!(play.due(), Due::At(9_000_100));
         assert_eq!(play.step(9_000_200, &mut out), After::Reset);
     }
 

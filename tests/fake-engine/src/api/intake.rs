@@ -12,6 +12,8 @@ use crate::http::Reply;
 
 /// How many words of a prompt make its prefix for the pretended prefix cache.
 const PREFIX_WORDS: usize = 64;
+/// Most choices of a prompt; vLLM's limit.
+const MAX_N: u64 = 16_384;
 
 /// An inference request that can be answered.
 #[derive(Debug, Clone)]
@@ -28,8 +30,12 @@ pub(crate) struct Ask {
     pub tokens: u64,
     /// Whether the request itself set that number.
     pub limited: bool,
+    /// Of all prompts together.
     pub prompt_tokens: u64,
-    pub prompt_prefix: String,
+    /// The prompts' texts; choice i belongs to prompt `i / (choices / prompts)`.
+    pub prompts: Vec<String>,
+    /// Keeps apart whose prompts must not share a cache.
+    pub cache_salt: String,
 }
 
 impl Ask {
@@ -37,15 +43,21 @@ impl Ask {
         if self.limited { "length" } else { "stop" }
     }
 
+    /// The prompts' beginning, by which the exact mode knows them again.
+    pub fn prompt_prefix(&self) -> String {
+        let words = self.prompts.iter().flat_map(|text| text.split_whitespace());
+        words.take(PREFIX_WORDS).collect::<Vec<_>>().join(" ")
+    }
+
     /// Reads a request.
     ///
     /// # Errors
     /// vLLM's answer to a request that it can't serve.
     pub fn read(endpoint: Endpoint, body: &Value, config: &Config) -> Result<Self, Reply> {
-        let (prompts, text) = match endpoint {
-            Endpoint::Chat => (1, messages(body)?),
+        let prompts = match endpoint {
+            Endpoint::Chat => vec![messages(body)?],
             Endpoint::Completions => prompts(body)?,
-            Endpoint::Responses => (1, input(body)?),
+            Endpoint::Responses => vec![input(body)?],
         };
         let limit = match endpoint {
             Endpoint::Chat => {
@@ -55,9 +67,12 @@ impl Ask {
             Endpoint::Responses => positive(body, "max_output_tokens")?,
         };
         let n = positive(body, "n")?.unwrap_or(1);
+        if n > MAX_N {
+            return Err(bad("n", &format!("n must be at most {MAX_N}, got {n}.")));
+        }
         let model = model(body, config)?;
         let tokens = limit.unwrap_or(config.output_tokens).max(1);
-        let prompt_tokens = count_tokens(&text);
+        let prompt_tokens = prompts.iter().map(|text| count_tokens(text)).sum::<u64>();
         if prompt_tokens.saturating_add(tokens) > config.max_model_len {
             return Err(bad(
                 "input_tokens",
@@ -90,16 +105,17 @@ impl Ask {
             continuous_usage: option("include_usage") && option("continuous_usage_stats"),
             choices: match endpoint {
                 Endpoint::Responses => 1,
-                Endpoint::Chat | Endpoint::Completions => n.saturating_mul(prompts),
+                Endpoint::Chat | Endpoint::Completions => n * prompts.len() as u64,
             },
             tokens,
             limited: limit.is_some(),
             prompt_tokens,
-            prompt_prefix: text
-                .split_whitespace()
-                .take(PREFIX_WORDS)
-                .collect::<Vec<_>>()
-                .join(" "),
+            prompts,
+            cache_salt: body
+                .get("cache_salt")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
         })
     }
 }
@@ -169,26 +185,22 @@ fn messages(body: &Value) -> Result<String, Reply> {
     }
 }
 
-/// Number of prompts and the text of all; a token id counts as a word.
-fn prompts(body: &Value) -> Result<(u64, String), Reply> {
+/// The prompts' texts; a token id counts as a word.
+fn prompts(body: &Value) -> Result<Vec<String>, Reply> {
     let ids = |list: &[Value]| list.iter().map(|id| format!("{id} ")).collect::<String>();
     match body.get("prompt") {
-        Some(Value::String(text)) => Ok((1, text.clone())),
+        Some(Value::String(text)) => Ok(vec![text.clone()]),
         Some(Value::Array(list)) if list.first().is_some_and(Value::is_number) => {
-            Ok((1, ids(list)))
+            Ok(vec![ids(list)])
         }
-        Some(Value::Array(list)) if !list.is_empty() => {
-            let mut all = String::new();
-            for prompt in list {
-                match prompt {
-                    Value::String(text) => all.push_str(text),
-                    Value::Array(list) => all.push_str(&ids(list)),
-                    _ => return Err(bad("prompt", "prompt must be text or token ids.")),
-                }
-                all.push('\n');
-            }
-            Ok((list.len() as u64, all))
-        }
+        Some(Value::Array(list)) if !list.is_empty() => list
+            .iter()
+            .map(|prompt| match prompt {
+                Value::String(text) => Ok(text.clone()),
+                Value::Array(list) => Ok(ids(list)),
+                _ => Err(bad("prompt", "prompt must be text or token ids.")),
+            })
+            .collect(),
         Some(_) => Err(bad("prompt", "prompt must be text or token ids.")),
         None => Err(missing("body.prompt", &shape(body))),
     }
@@ -281,6 +293,7 @@ mod tests {
         assert_eq!(chat(r#","model":"no-such-model""#).0, 404);
         assert_eq!(chat(r#","max_tokens":"abc""#).0, 400);
         assert_eq!(chat(r#","max_tokens":1048577"#).0, 400);
+        assert_eq!(chat(r#","n":16385"#).0, 400);
         assert_eq!(chat(r#","stream_options":{"include_usage":true}"#).0, 400);
         for body in ["", "{", "{}", r#"{"messages":[]}"#, r#"{"messages":5}"#] {
             assert_eq!(read(Endpoint::Chat, body).unwrap_err().0, 400, "{body}");

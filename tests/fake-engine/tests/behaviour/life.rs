@@ -110,6 +110,7 @@ fn a_stream_waits_for_a_client_that_does_not_read_and_loses_nothing() {
     let mut client = Client::new(&engine);
     // More than socket buffers take.
     client.send(post(PATH, &chat(60_000)));
+    assert!(engine.wait(LIMIT, |c| c.in_flight == 1));
     // The stream can't end before it is read, so another one overtakes it.
     let mut other = Client::new(&engine);
     assert_eq!(other.post(PATH, &chat(3)).json_events().len(), 4);
