@@ -6,6 +6,7 @@ mod binary;
 mod client;
 mod exact;
 mod life;
+mod modelled;
 mod scripts;
 mod service;
 mod vllm_shape;
