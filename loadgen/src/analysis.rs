@@ -33,6 +33,7 @@ use crate::measure::{Asked, Measure};
 use crate::slo::Slo;
 use crate::stats::spill::Spill;
 use crate::telemetry::readings::Readings;
+use crate::telemetry::usage;
 use lines::Lines;
 
 pub use error::AnalysisError;
@@ -201,8 +202,11 @@ fn analyze_within(run: &RunDir, spill: &Spill) -> Result<Analysis, AnalysisError
         replay: raw.config.prompts.workload.is_some(),
     });
     let notice = (manifest.engine.kind == EngineKind::Fake).then(|| CHAIN_CHECK.to_owned());
-    let (points_of_aggregate, curves): (Vec<_>, Vec<_>) =
+    let (mut points_of_aggregate, curves): (Vec<Point>, Vec<_>) =
         measured.into_iter().map(|m| (m.point, m.curves)).unzip();
+    for (point, run) in points_of_aggregate.iter_mut().zip(&manifest.points) {
+        point.telemetry = Some(usage::of(&readings, run, point));
+    }
     let attribution = Attribution {
         schema_version: SCHEMA_VERSION,
         run_id: run.run_id().to_owned(),

@@ -24,7 +24,7 @@ use crate::artifacts::writer::Writer;
 use crate::calibration;
 use crate::client::connection::Pool;
 use crate::client::target::Target;
-use crate::config::{ArmKind, Gpu, Resolved};
+use crate::config::{ArmKind, Resolved};
 use crate::drive::health::{self, PATIENCE, Probe};
 use crate::drive::{self, Arm, Gauges, Session, feed, lag, timer};
 use crate::plan::Plan;
@@ -198,6 +198,8 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
     timer::go_along();
     let (reports, written) = sources.finish();
     manifest.telemetry.extend(reports);
+    let cards = manifest.telemetry.iter().find(|s| s.source == "gpu");
+    manifest.gpu = manifest.gpu.or(cards.and_then(|s| s.subject.clone()));
     note(written, &run.raw());
 
     let (written, kernel_clock) = writer.finish();
@@ -215,13 +217,7 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         }
     }
     drop(progress);
-    let mut reasons = vec![(
-        "gpu_metrics.jsonl",
-        match config.gpu {
-            Gpu::None => "gpu: none".to_owned(),
-            Gpu::Auto => "not produced by this version".to_owned(),
-        },
-    )];
+    let mut reasons = Vec::new();
     if let Err(e) = collect_records(&config, &found, &run).await {
         reasons.push(("gateway_records.jsonl", e.to_string()));
         if let CollectError::Disk(e) = e {

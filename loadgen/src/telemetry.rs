@@ -13,6 +13,7 @@ pub mod process;
 pub mod readings;
 pub mod sampler;
 pub mod sources;
+pub mod usage;
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -39,7 +39,7 @@ pub struct Manifest {
     pub arms: Vec<ManifestArm>,
     /// The server behind them.
     pub engine: ManifestEngine,
-    /// `none` when the configuration says so, else what is known (nothing, in this version).
+    /// `none` when the configuration says so, else cards and driver as far as they are known.
     pub gpu: Option<String>,
     /// Over `config.resolved.yaml`.
     pub config_sha256: Option<String>,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::LoadValue;
 use crate::slo::Limits;
 use crate::stats::Summary;
+use crate::telemetry::usage::Usage;
 
 /// All points of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -59,6 +60,9 @@ pub struct Point {
     pub connections: Connections,
     /// The warm-up, kept apart.
     pub warmup: Warmup,
+    /// What it took of client, engine and cards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Usage>,
 }
 
 /// The time that rates refer to.

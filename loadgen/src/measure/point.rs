@@ -204,6 +204,7 @@ impl PointBuilder {
                 ttft_ms: self.warmup_ttft.summary(),
                 ..self.warmup
             },
+            telemetry: None,
         };
         PointMeasure {
             point,

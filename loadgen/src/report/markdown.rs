@@ -2,6 +2,7 @@
 
 mod instrument;
 mod sections;
+mod telemetry;
 mod time;
 
 use std::fmt::Write as _;
@@ -25,6 +26,7 @@ pub fn report(run: &RunDir, analysis: &Analysis) -> String {
     sections::differences(&mut out, analysis);
     time::attribution(&mut out, analysis);
     time::waterfall(&mut out, analysis);
+    telemetry::telemetry(&mut out, analysis);
     gates(&mut out, analysis);
     sections::environment(&mut out, analysis);
     sections::reproduce(&mut out, analysis);

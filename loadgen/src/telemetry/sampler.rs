@@ -47,6 +47,12 @@ impl Lines {
             Err(_) => self.0.truncate(start),
         }
     }
+
+    /// Their bytes.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
 }
 
 /// Something that can be sampled.
@@ -211,7 +217,7 @@ impl Run {
             .time(|| source.sample(point_id, when, &mut lines))
         {
             Ok(()) => {
-                let written = self.file.write_all(&lines.0);
+                let written = self.file.write_all(&lines.into_bytes());
                 if self.disk.is_ok() {
                     self.disk = written;
                 }
@@ -238,7 +244,7 @@ impl Run {
                 available: false,
                 reason: reason.clone(),
             });
-            let written = self.file.write_all(&line.0);
+            let written = self.file.write_all(&line.into_bytes());
             self.disk = self.disk.and(written);
         }
         report.reason = self.reason;

@@ -3,12 +3,13 @@
 use std::io;
 
 use super::engine::scrape::Scraper;
+use super::gpu::Cards;
 use super::process::Tree;
 use super::sampler::{Sampler, Source, When};
 use super::{SourceReport, process};
 use crate::artifacts::layout::RunDir;
 use crate::client::target::Target;
-use crate::config::{Resolved, Sampling};
+use crate::config::{Gpu, Resolved, Sampling};
 
 /// Where the engine is, as far as that is known.
 #[derive(Debug, Clone)]
@@ -44,6 +45,16 @@ impl Sources {
             (_, None) => Err("engine.url is not known: only the gateway is measured".to_owned()),
             (_, Some(target)) => Ok(Box::new(Scraper::new(target, key)) as Box<dyn Source>),
         };
+        let none = config.gpu == Gpu::None;
+        let root = process.clone().ok();
+        let cards = move || {
+            if none {
+                return Err("gpu: none".to_owned());
+            }
+            let library = Cards::named_library();
+            let cards = Cards::open(library.as_deref(), root)?;
+            Ok(Box::new(cards) as Box<dyn Source>)
+        };
         let wanted = config.telemetry.process;
         let tree = move || {
             if wanted == Sampling::Off {
@@ -59,6 +70,10 @@ impl Sources {
             (
                 "process",
                 Sampler::start("process", &run.process_metrics(), interval, tree)?,
+            ),
+            (
+                "gpu",
+                Sampler::start("gpu", &run.gpu_metrics(), interval, cards)?,
             ),
         ]))
     }

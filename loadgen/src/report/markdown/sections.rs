@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::telemetry::went;
 use super::{relative, table};
 use crate::analysis::Analysis;
 use crate::artifacts::layout::RunDir;
@@ -155,6 +156,9 @@ pub(super) fn environment(out: &mut String, analysis: &Analysis) {
             ),
         ],
     ];
+    for source in &m.telemetry {
+        rows.push(vec![format!("telemetry: {}", source.source), went(source)]);
+    }
     for arm in &m.arms {
         rows.push(vec![format!("arm {}", arm.name), arm.url.clone()]);
     }
@@ -206,8 +210,13 @@ pub(super) fn artifacts(out: &mut String, run: &RunDir, analysis: &Analysis) {
         ),
         (
             "server_metrics.jsonl",
-            "the engine's metrics before and after",
+            "the engine's metrics before, during and after each point",
         ),
+        (
+            "process_metrics.jsonl",
+            "the engine's processes: memory, CPU, threads",
+        ),
+        ("gpu_metrics.jsonl", "each graphics card"),
         (
             "gateway_records.jsonl",
             "one line per request, as the gateway saw it",

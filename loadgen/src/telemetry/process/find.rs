@@ -97,11 +97,12 @@ pub fn by_address(addresses: &[SocketAddr]) -> Result<u32, String> {
         .map(|p| p.pid().unsigned_abs())
         .collect();
     match only(&owners) {
-        Some(pid) if PROXIES.contains(&name_of(pid).as_str()) => Err(format!(
-            "{first} is held by {} for a container; name the engine's process by engine.pid or engine.process",
-            name_of(pid)
-        )),
-        Some(pid) => Ok(pid),
+        Some(pid) => match name_of(pid) {
+            Some(name) if PROXIES.contains(&name.as_str()) => Err(format!(
+                "{first} is held by {name} for a container; name the engine's process by engine.pid or engine.process"
+            )),
+            _ => Ok(pid),
+        },
         None if owners.is_empty() && hidden => Err(format!(
             "whose socket listens at {first} may not be seen; run loadgen as the engine's user, or name the process by engine.pid"
         )),
@@ -169,11 +170,11 @@ fn shown(pids: &BTreeSet<u32>) -> String {
     text.join(", ")
 }
 
-fn name_of(pid: u32) -> String {
-    i32::try_from(pid)
-        .ok()
-        .and_then(super::stat_of)
-        .map_or_else(|| "?".to_owned(), |stat| stat.comm)
+/// The short name of a process that can be seen.
+#[must_use]
+pub fn name_of(pid: u32) -> Option<String> {
+    let stat = super::stat_of(i32::try_from(pid).ok()?)?;
+    Some(stat.comm)
 }
 
 /// The command line's beginning. Arguments may be secret, so only the first two words are said:
@@ -185,7 +186,7 @@ pub fn command_of(pid: u32) -> String {
         .and_then(|pid| Process::new(pid).and_then(|p| p.cmdline()).ok())
         .unwrap_or_default();
     if words.is_empty() {
-        return name_of(pid);
+        return name_of(pid).unwrap_or_else(|| "ended".to_owned());
     }
     let text: Vec<&str> = words.iter().take(2).map(String::as_str).collect();
     text.join(" ").chars().take(COMMAND_CHARS).collect()
