@@ -148,7 +148,6 @@ impl Sampler {
     }
 
     /// Ends the thread; what it did, and the first write that failed.
-    #[must_use]
     pub fn finish(self, name: &str) -> (SourceReport, io::Result<()>) {
         drop(self.commands);
         self.thread.join().unwrap_or_else(|_| {

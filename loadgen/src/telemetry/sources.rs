@@ -89,7 +89,6 @@ impl Sources {
     }
 
     /// Ends them all; how each one went, and the first write that failed.
-    #[must_use]
     pub fn finish(self) -> (Vec<SourceReport>, io::Result<()>) {
         let mut reports = Vec::new();
         let mut disk = Ok(());

@@ -177,7 +177,7 @@ fn engine(readings: &Readings, point_id: &str) -> EngineUsage {
 }
 
 /// The samples of a whole point, those right before and after it included.
-fn within<'a, T>(samples: &'a [T], t: impl Fn(&T) -> MonoNs, whole: Span) -> &'a [T] {
+fn within<T>(samples: &[T], t: impl Fn(&T) -> MonoNs, whole: Span) -> &[T] {
     let Some((start, end)) = whole else {
         return &[];
     };

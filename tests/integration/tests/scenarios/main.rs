@@ -17,3 +17,4 @@ mod runs;
 mod schedules;
 mod slow;
 mod stalled;
+mod telemetry;

@@ -224,7 +224,9 @@ fn documents(run: &Run, schema: &str) -> Result<Vec<Value>> {
         records.into_iter().partition(|v| v.get("header").is_some());
     Ok(match schema {
         "request_record" => lines(&run.raw("requests.jsonl"))?,
-        "client_metrics" => lines(&run.raw("client_metrics.jsonl"))?,
+        "client_metrics" | "server_metrics" | "process_metrics" | "gpu_metrics" => {
+            lines(&run.raw(&format!("{schema}.jsonl")))?
+        }
         "gateway_record" => records,
         "gateway_header" => headers,
         "manifest" | "validation" => vec![run.json(&run.raw(&format!("{schema}.json")))?],
