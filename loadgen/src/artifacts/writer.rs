@@ -159,7 +159,6 @@ impl Writer {
 
     /// Writes everything handed in so far and ends. With what each point's answers were like or
     /// the first write that failed; what became of the kernel's stamps can be told either way.
-    #[must_use]
     pub fn finish(self) -> (io::Result<Vec<Observed>>, KernelClockReport) {
         self.sink.end();
         let written = self

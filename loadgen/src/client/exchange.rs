@@ -10,7 +10,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +30,9 @@ use super::io::{Arrival, Stamping};
 
 /// A body larger than this is folded while it is still coming.
 const FOLD_AHEAD_BYTES: usize = 512 * 1024;
+
+/// A body that is kept whole may have so many; no sound answer to a small question has more.
+const WHOLE_BODY_BYTES: usize = 16 << 20;
 
 /// Limits of one exchange.
 #[derive(Debug, Clone, Copy)]
@@ -170,7 +173,7 @@ impl Exchange {
 
 /// Sends `request` over `connection`. Returns what came of it, and the connection if it can
 /// carry another request. With `fold_ahead` a long body is folded as it comes, else it is kept
-/// whole.
+/// whole, up to 16 MiB.
 pub async fn run(
     mut connection: Connection,
     request: http::Request<Full<Bytes>>,
@@ -210,7 +213,7 @@ pub async fn run(
 
 /// Lets the driver settle after the body's end; true when it is ready for another request.
 fn is_idle(connection: &mut Connection) -> bool {
-    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let mut cx = Context::from_waker(Waker::noop());
     Pin::new(&mut connection.driver).poll(&mut cx).is_pending() && connection.sender.is_ready()
 }
 
@@ -253,10 +256,16 @@ async fn converse(
     exchange.headers = head.headers;
 
     let mut end_mark = EndMark::default();
+    // Connection and body wake each other for every frame, though both are polled here anyway.
+    // So the body's wakes go nowhere, and neither do those of a turn after which the connection
+    // is polled once more; else each read would run the task a second time for nothing.
     poll_fn(|cx| {
+        let mut nowhere = Context::from_waker(Waker::noop());
+        let mut first = true;
         loop {
-            driver.poll(&mut connection.driver, cx);
-            match Pin::new(&mut body).poll_frame(cx) {
+            let waker = if first { Waker::noop() } else { cx.waker() };
+            driver.poll(&mut connection.driver, &mut Context::from_waker(waker));
+            match Pin::new(&mut body).poll_frame(&mut nowhere) {
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Some(bytes) = frame.data_ref() {
                         let read = stamps.last_arrival();
@@ -268,6 +277,9 @@ async fn converse(
                             end_mark.forget(&exchange.body);
                             exchange.fold_pieces();
                         }
+                        if !fold_ahead && exchange.body.len() > WHOLE_BODY_BYTES {
+                            return Poll::Ready(too_large());
+                        }
                     }
                 }
                 Poll::Ready(Some(Err(e))) => {
@@ -278,6 +290,7 @@ async fn converse(
                     });
                 }
                 Poll::Ready(None) => return Poll::Ready(Ending::Clean),
+                Poll::Pending if first => {}
                 Poll::Pending => {
                     return match interrupted(cx, watchdog, true) {
                         None => Poll::Pending,
@@ -287,9 +300,20 @@ async fn converse(
                     };
                 }
             }
+            first = false;
         }
     })
     .await
+}
+
+fn too_large() -> Ending {
+    Ending::Broken {
+        kind: "too_large",
+        message: format!(
+            "the answer is larger than {} MiB; ask another server, or for less",
+            WHOLE_BODY_BYTES >> 20
+        ),
+    }
 }
 
 /// Polls hyper's connection until it ends, and remembers how.

@@ -7,8 +7,10 @@
 //! it in [`Stamps::last_arrival`]. Converting the kernel's stamps is [`super::kernel_clock`]'s.
 //!
 //! The surprise: reads land in a buffer of ours and are copied on (some hundred bytes), because
-//! handing hyper's uninitialised buffer to the socket would need unsafe code.
+//! handing hyper's uninitialised buffer to the socket would need unsafe code. All sockets of a
+//! thread share it, so that it stays in the processor's cache however many there are.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
@@ -28,6 +30,20 @@ use super::kernel_clock::WallNs;
 use crate::config::KernelStamps;
 
 const READ_BUFFER_BYTES: usize = 16 * 1024;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+        bytes: vec![0; READ_BUFFER_BYTES],
+        control: nix::cmsg_space!(TimeSpec),
+    });
+}
+
+/// Where a read lands until it is copied on.
+struct Scratch {
+    bytes: Vec<u8>,
+    /// The kernel's stamp.
+    control: Vec<u8>,
+}
 
 /// Whether the kernel stamps what a socket receives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -133,9 +149,6 @@ pub struct StampedIo {
     socket: TcpStream,
     stamps: Arc<Stamps>,
     stamping: Stamping,
-    buffer: Box<[u8]>,
-    /// Where the kernel puts its stamp.
-    control: Vec<u8>,
 }
 
 impl StampedIo {
@@ -146,8 +159,6 @@ impl StampedIo {
             socket,
             stamps,
             stamping,
-            buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
-            control: nix::cmsg_space!(TimeSpec),
         }
     }
 
@@ -165,14 +176,13 @@ impl StampedIo {
         Poll::Ready(Ok(written))
     }
 
-    /// Reads up to `room` bytes into the buffer: how many, and the kernel's stamp of the last
-    /// segment.
+    /// Reads into `buffer`: how many bytes, and the kernel's stamp of the last segment.
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        room: usize,
+        buffer: &mut [u8],
+        control: &mut [u8],
     ) -> Poll<io::Result<(usize, Option<WallNs>)>> {
-        let buffer = &mut self.buffer[..room];
         if self.stamping != Stamping::On {
             let mut buffer = ReadBuf::new(buffer);
             ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buffer))?;
@@ -182,11 +192,11 @@ impl StampedIo {
             ready!(self.socket.poll_read_ready(cx))?;
             let mut received = None;
             let tried = self.socket.try_io(Interest::READABLE, || {
-                let got = receive(&self.socket, buffer, &mut self.control)?;
+                let got = receive(&self.socket, buffer, control)?;
                 received = Some(got);
                 // A short read has emptied the socket. Saying so here spares the next one, which
                 // would come back with nothing.
-                if (1..room).contains(&got.0) {
+                if (1..buffer.len()).contains(&got.0) {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
                 Ok(())
@@ -236,13 +246,15 @@ impl Read for StampedIo {
         mut cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let room = cursor.remaining().min(READ_BUFFER_BYTES);
-        let (bytes, kernel) = ready!(this.poll_receive(cx, room))?;
-        if bytes > 0 {
-            this.stamps.read(MonoNs::now(), kernel);
-            cursor.put_slice(&this.buffer[..bytes]);
-        }
-        Poll::Ready(Ok(()))
+        SCRATCH.with_borrow_mut(|Scratch { bytes, control }| {
+            let room = cursor.remaining().min(READ_BUFFER_BYTES);
+            let (read, kernel) = ready!(this.poll_receive(cx, &mut bytes[..room], control))?;
+            if read > 0 {
+                this.stamps.read(MonoNs::now(), kernel);
+                cursor.put_slice(&bytes[..read]);
+            }
+            Poll::Ready(Ok(()))
+        })
     }
 }
 

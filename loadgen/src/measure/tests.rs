@@ -421,3 +421,30 @@ fn m21_a_run_without_a_success_is_strict_json() {
     assert_eq!(point.throughput.requests_per_s, None);
     assert_eq!(point.success_rate, Some(0.0));
 }
+
+#[test]
+fn m05_kernel_arrival_counts_where_it_is_exact_and_a_read_counts_once() {
+    // Of each answer's five outputs the last came in one read with the end mark.
+    let mut all = rows(20);
+    let m = only_point(&Synthetic::direct(all.clone())).metrics;
+    assert_eq!(
+        (m.ttft_kernel_ms.n, m.ttft_kernel_ms.p50),
+        (20, Some(49.98))
+    );
+    assert_eq!((m.read_lag_ms.n, m.read_lag_ms.p50), (6 * 20, Some(0.02)));
+    assert_eq!((m.itl_event_kernel_ms.n, m.itl_event_ms.n), (3 * 20, 80));
+    assert_eq!(m.itl_event_kernel_ms.p50, Some(10.0));
+    // A stamp that is null takes the two gaps beside it; a bound takes the answer's TTFT.
+    all[0].events.rx_lag_ns[2] = None;
+    all[1].events.rx_upper_bound.insert(0, 1);
+    all[1].first_output_rx_exact = false;
+    // A kernel that gave none leaves everything else as it is.
+    all[2].events.rx_lag_ns.clear();
+    all[2].events.rx_upper_bound.clear();
+    all[2].first_output_rx_ns = None;
+    all[2].first_output_rx_exact = false;
+    let m = only_point(&Synthetic::direct(all)).metrics;
+    assert_eq!((m.ttft_kernel_ms.n, m.ttft_ms.n), (18, 20));
+    assert_eq!(m.read_lag_ms.n, 6 * 19 - 1);
+    assert_eq!(m.itl_event_kernel_ms.n, 3 * 17 + 1 + 2);
+}

@@ -109,6 +109,9 @@ pub fn text(analysis: &Analysis) -> String {
     for line in differences(analysis) {
         say(line);
     }
+    if let Some(line) = read_lag(analysis) {
+        say(line);
+    }
     say(instrument(&analysis.manifest.calibration));
     if let Some(join) = &analysis.join {
         say(format!(
@@ -206,6 +209,21 @@ fn differences(analysis: &Analysis) -> Vec<String> {
         .into_iter()
         .map(|(key, parts)| format!("medians {key}: {}", parts.join(", ")))
         .collect()
+}
+
+/// How long bytes lay in the kernel before the client read them, where the kernel said.
+fn read_lag(analysis: &Analysis) -> Option<String> {
+    let parts: Vec<String> = analysis
+        .points_by_load()
+        .into_iter()
+        .filter(|point| point.metrics.read_lag_ms.n > 0)
+        .map(|point| {
+            let lag = &point.metrics.read_lag_ms;
+            let (p50, p99) = (or_none(lag.p50), or_none(lag.p99));
+            format!("{} {p50}, {p99} ms", point.point_id)
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("read lag p50, p99: {}", parts.join("; ")))
 }
 
 /// How many gates found what.

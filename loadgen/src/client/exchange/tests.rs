@@ -442,3 +442,22 @@ fn what_takes_no_stamps_refuses_them_and_is_read_plainly() {
     assert_eq!(refused, Stamping::Refused(nix::errno::Errno::ENOTSOCK));
     assert_eq!(Stamping::ask(&file, KernelStamps::Off), Stamping::Off);
 }
+
+#[tokio::test]
+async fn an_answer_that_is_kept_whole_has_a_limit_of_size() {
+    let (target, _) = server(|_, mut s| {
+        assert!(take_request(&mut s));
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 1 << 30);
+        s.write_all(head.as_bytes()).unwrap();
+        while s.write_all(&[b'x'; 65_536]).is_ok() {}
+    });
+    let (_keep, mut cut) = watch::channel(Cut::No);
+    let connection = open(&target).await;
+    let (exchange, connection) = run(connection, request(), &limits(), false, &mut cut).await;
+    let Ending::Broken { kind, message } = exchange.ending else {
+        panic!("{:?}", exchange.ending);
+    };
+    assert_eq!(kind, "too_large");
+    assert!(message.contains("16 MiB"), "{message}");
+    assert!(connection.is_none());
+}
