@@ -1,7 +1,7 @@
 """Prints what loadgen measured beside what the timing model says for the same arrivals.
 
 Usage: model_agreement.py WORK SLO. WORK holds results/ of loadgen's runs `closed` and `openX`,
-the simulations beside them (closed.json, openX.json) and capacity.json.
+the simulations beside them (closed.json, openX.json) and capacity.json. X is the percentage of the capacity.
 """
 
 import json
@@ -31,7 +31,7 @@ def kept(metrics):
     return all(metrics[f"{name}_ms"][quantile] <= milliseconds(limit) for name, limit in limits.items())
 
 
-runs = ["closed"] + sorted(p.stem for p in work.glob("open*.json"))
+runs = ["closed"] + sorted((p.stem for p in work.glob("open*.json")), key=lambda run: int(run[4:]))
 for run in runs:
     model = json.loads((work / f"{run}.json").read_text())
     point = json.loads((work / "results/processed" / run / "aggregate.json").read_text())["points"][0]

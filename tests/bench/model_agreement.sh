@@ -4,12 +4,11 @@
 # loops below and above the model's capacity under an SLO. The open loops' own schedules (plan.jsonl)
 # are played to the virtual model, so that only the host and the network differ. Target: within 3 %.
 # Needs python3 and release binaries: cargo build --release --workspace
-# Usage: tests/bench/model_agreement.sh [SECONDS]      of each run, default 10; without sets 1 2 3
-#        tests/bench/model_agreement.sh SECONDS SET    one of the sets
+# Usage: tests/bench/model_agreement.sh [SET] [REQUESTS]     1, 2, 3 or all; requests of a run, default 400
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-seconds=${1:-10} only=${2:-}
-bin=target/release
+only=${1:-all} requests=${2:-400}
+bin=${BIN:-target/release}
 work=$(mktemp -d)
 engine_pid=
 trap '[ -z "$engine_pid" ] || kill "$engine_pid" 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -22,25 +21,22 @@ print(v)' "$1"; }
 measure() {
   local name=$1 input=$2 output=$3 slo=$4
   shift 4
-  local out ready url saturation capacity concurrency rate requests
+  local out ready url capacity concurrency rate
   exec {out}< <(exec "$bin/fake-engine" --timing model "$@" 2>"$work/engine.err")
   engine_pid=$!
   IFS= read -r -t 30 -u "$out" ready || { cat "$work/engine.err" >&2; exit 1; }
   url=http://$(sed -n 's/.*"listen":"\([^"]*\)".*/\1/p' <<<"$ready")
   echo "== $name: $input + $output tokens, $slo, $*"
   "$bin/fake-engine" capacity --slo "$slo" --input-tokens "$input" --output-tokens "$output" \
-    --requests 1000 --json "$@" >"$work/capacity.json"
-  saturation=$(number saturation.requests_per_s <"$work/capacity.json")
+    --requests "$requests" --json "$@" >"$work/capacity.json"
   capacity=$(number requests_per_s <"$work/capacity.json")
   concurrency=$(sed -n 's/.*--max-num-seqs \([0-9]*\).*/\1/p' <<<"$*")
   concurrency=$((2 * ${concurrency:-64}))
-  requests=$(python3 -c "print(max(200, int($saturation * $seconds)))")
   load closed --concurrency "$concurrency" --requests "$requests" --warmup "$concurrency"
   "$bin/fake-engine" simulate --concurrency "$concurrency" --plan "$work/results/raw/closed/plan.jsonl" \
     --json "$@" >"$work/closed.json"
-  for at in 0.90 1.00 1.10; do
-    rate=$(python3 -c "print(round($capacity * $at, 4))")
-    requests=$(python3 -c "print(max(200, int($rate * $seconds)))")
+  for at in 85 100 115; do
+    rate=$(python3 -c "print(round($capacity * $at / 100, 4))")
     load "open$at" --rate "$rate" --arrival poisson --requests "$requests" --warmup 50 --slo "$slo" \
       --max-in-flight 5000
     "$bin/fake-engine" simulate --plan "$work/results/raw/open$at/plan.jsonl" --json "$@" \
@@ -65,7 +61,7 @@ load() {
   esac
 }
 
-want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+want() { [ "$only" = all ] || [ "$only" = "$1" ]; }
 if want 1; then
   measure "1, sequences are the limit" 128 64 ttft=150ms,tpot=25ms,at=p95 --max-num-seqs 32
 fi
@@ -74,6 +70,6 @@ if want 2; then
     --max-num-batched-tokens 1024 --step-per-prefill-token 30us
 fi
 if want 3; then
-  measure "3, the KV cache is the limit" 128 128 ttft=400ms,tpot=30ms,at=p95 --max-num-seqs 64 \
-    --num-kv-blocks 384 --no-enable-prefix-caching
+  measure "3, the KV cache is the limit" 128 128 ttft=400ms,tpot=20ms,at=p95 --max-num-seqs 64 \
+    --step-base 5ms --num-kv-blocks 384 --no-enable-prefix-caching
 fi
