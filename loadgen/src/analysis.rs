@@ -30,6 +30,7 @@ use crate::join::{Join, JoinReport};
 use crate::measure::aggregate::{Aggregate, Point};
 use crate::measure::point::Curves;
 use crate::measure::{Asked, Measure};
+use crate::reconcile::{Around, Lengths};
 use crate::slo::Slo;
 use crate::stats::spill::Spill;
 use crate::telemetry::readings::Readings;
@@ -188,18 +189,21 @@ fn analyze_within(run: &RunDir, spill: &Spill) -> Result<Analysis, AnalysisError
         points.push(builder.finish(|offset| waterfall(&mut rows, join.as_mut(), offset))?);
     }
     let join = join.map(Join::report).transpose()?;
-    let measured = measure.finish();
+    let mut measured = measure.finish();
     // Nothing is said from here on that rests on what a full disk did not take.
     spill.check()?;
     let readings = Readings::read(run)?;
+    for it in &mut measured {
+        let around = Around::point(&readings, &it.point.point_id);
+        it.point.engine = around.served().ok();
+    }
     let validation = gates::judge(&Facts {
         manifest,
+        config: &raw.config,
         slo: raw.slo.as_ref(),
         points: &measured,
-        readings: &readings,
         join: join.as_ref(),
-        records_wanted: raw.config.gateway_records.is_some(),
-        replay: raw.config.prompts.workload.is_some(),
+        readings: &readings,
     });
     let notice = (manifest.engine.kind == EngineKind::Fake).then(|| CHAIN_CHECK.to_owned());
     let (mut points_of_aggregate, curves): (Vec<Point>, Vec<_>) =
@@ -277,16 +281,21 @@ fn waterfall(
 struct PlanLine {
     point_id: String,
     seq: u64,
+    prompt_tokens: Option<u64>,
     output_tokens: u64,
 }
 
-/// Output tokens that each arrival asked for.
+/// What each arrival asked for.
 fn asked(path: &Path, spill: &Spill) -> Result<Asked, AnalysisError> {
     let mut asked = Asked::new(spill);
     let mut lines = Lines::open(path)?;
     while let Some(at) = lines.read::<PlanLine>()? {
         let line = at.value;
-        if !asked.push(&line.point_id, line.seq, line.output_tokens) {
+        let lengths = Lengths {
+            prompt_tokens: line.prompt_tokens,
+            output_tokens: Some(line.output_tokens),
+        };
+        if !asked.push(&line.point_id, line.seq, lengths) {
             return Err(AnalysisError::file(
                 path,
                 format!("seq {} is out of order", line.seq),

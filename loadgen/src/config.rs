@@ -192,6 +192,11 @@ pub struct Prompts {
     pub salt: Salt,
     /// JSONL file with the requests to replay instead of synthetic ones.
     pub workload: Option<PathBuf>,
+    /// Hits of the engine's prefix cache are part of what is measured.
+    pub expect_prefix_hits: bool,
+    /// `tokenizer.json` that some answers are counted by again; else the engine's `/tokenize` is
+    /// asked.
+    pub tokenizer: Option<PathBuf>,
 }
 
 /// How the client itself works.

@@ -2,29 +2,34 @@
 //!
 //! Gates judge the instrument and the experiment, never the engine's speed: refusals, time-outs
 //! and growing queues are results. Each gate is a pure function from [`Facts`] to findings; what
-//! it needs, its threshold and why, whom it blames and what to do stands once, in [`RULES`].
+//! it needs, its threshold and why, whom it blames and what to do stands once, in [`rules`].
 //!
 //! The surprise: a gate that lacks evidence is UNDECIDED and makes the run INCONCLUSIVE; it never
 //! passes by silence. NOT_APPLICABLE always says why.
 
 mod client;
 mod engine;
+mod gpu;
 pub mod instrument;
 mod joined;
+mod machine;
 mod rows;
 mod rules;
+mod server;
+mod tokens;
 mod verdict;
 mod workload;
 
 use inferscope_shared::record::SCHEMA_VERSION;
 
 use crate::artifacts::manifest::{Manifest, PointRun};
+use crate::config::Resolved;
 use crate::join::JoinReport;
 use crate::measure::point::PointMeasure;
 use crate::slo::Slo;
 use crate::telemetry::readings::Readings;
 
-pub use rules::{RULES, Rule};
+pub use rules::{Rule, rules};
 pub use verdict::{Blame, Gate, GateStatus, Status, Validation};
 
 /// What gates look at.
@@ -32,6 +37,8 @@ pub use verdict::{Blame, Gate, GateStatus, Status, Validation};
 pub struct Facts<'a> {
     /// The run.
     pub manifest: &'a Manifest,
+    /// What it was asked to do.
+    pub config: &'a Resolved,
     /// Limits that the run was given.
     pub slo: Option<&'a Slo>,
     /// Its points.
@@ -40,10 +47,6 @@ pub struct Facts<'a> {
     pub readings: &'a Readings,
     /// The join; none when the run has no gateway records.
     pub join: Option<&'a JoinReport>,
-    /// Gateway records were asked for.
-    pub records_wanted: bool,
-    /// Prompts and lengths come from a workload file.
-    pub replay: bool,
 }
 
 impl<'a> Facts<'a> {
@@ -51,6 +54,16 @@ impl<'a> Facts<'a> {
     #[must_use]
     pub fn point_run(&self, point_id: &str) -> Option<&'a PointRun> {
         self.manifest.points.iter().find(|p| p.point_id == point_id)
+    }
+
+    /// Why a source of telemetry gave nothing.
+    fn absent(&self, source: &str) -> Option<&'a str> {
+        let report = self
+            .manifest
+            .telemetry
+            .iter()
+            .find(|r| r.source == source)?;
+        report.reason.as_deref()
     }
 }
 
@@ -139,7 +152,7 @@ pub enum Check {
 #[must_use]
 pub fn judge(facts: &Facts<'_>) -> Validation {
     let mut gates = Vec::new();
-    for rule in RULES {
+    for rule in rules() {
         match rule.check {
             Check::Run(check) => gates.push(check(facts).under(rule, "run")),
             Check::Point(check) => gates.extend(

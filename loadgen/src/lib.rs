@@ -21,6 +21,7 @@ pub mod progress;
 pub mod records;
 pub mod run;
 pub mod telemetry;
+pub mod token_check;
 
 pub mod analysis;
 pub mod attribution;
@@ -28,6 +29,7 @@ pub mod gates;
 pub mod join;
 pub mod measure;
 pub mod probe;
+pub mod reconcile;
 pub mod report;
 pub mod show;
 pub mod slo;

@@ -46,6 +46,17 @@ pub struct Found {
     pub records: Option<Source>,
 }
 
+impl Found {
+    /// Who is asked to count tokens: the engine, or the first arm where only that is known.
+    #[must_use]
+    pub fn tokenizer(&self) -> (&Target, Option<&str>) {
+        match &self.engine_target {
+            Some(target) => (target, self.engine_key.as_deref()),
+            None => (&self.arms[0].0, self.arms[0].1.as_deref()),
+        }
+    }
+}
+
 /// Checks a configuration against the world.
 ///
 /// # Errors

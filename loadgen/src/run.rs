@@ -33,6 +33,7 @@ use crate::progress::Progress;
 use crate::records::CollectError;
 use crate::telemetry::sampler::When;
 use crate::telemetry::sources::{Engine, Sources};
+use crate::token_check;
 
 pub use prepare::{Prepared, describe_plan, prepare};
 
@@ -99,6 +100,7 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
         config,
         plan,
         found,
+        tokenizer,
         mut manifest,
         run,
     } = prepared;
@@ -202,9 +204,21 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
     manifest.gpu = manifest.gpu.or(cards.and_then(|s| s.subject.clone()));
     note(written, &run.raw());
 
-    let (written, kernel_clock) = writer.finish();
-    manifest.kernel_clock = Some(kernel_clock);
-    match written {
+    let written = writer.finish();
+    manifest.kernel_clock = Some(written.kernel_clock);
+    let (target, key) = found.tokenizer();
+    let counted = token_check::count(
+        &config,
+        tokenizer.as_ref(),
+        (target, key),
+        &written.kept,
+        plan.points.len(),
+        interrupt.clone(),
+    );
+    for (point, check) in manifest.points.iter_mut().zip(counted.await) {
+        point.token_check = Some(check);
+    }
+    match written.result {
         Ok(observed) => {
             progress.point("calibration of the instrument");
             let interrupt = interrupt.clone();

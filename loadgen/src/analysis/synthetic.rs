@@ -1,6 +1,8 @@
 //! Small raw directories for tests: a fake run with two arms, one load, and answers of five
 //! tokens, from which tests take away or change what they are about.
 
+use std::collections::BTreeMap;
+
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::gateway::{
     Chunks, Extraction, GatewayRecord, Outcome as GatewayOutcome, Usage, UsageSource,
@@ -14,10 +16,12 @@ use super::{Analysis, analyze};
 use crate::artifacts::layout::{Roots, RunDir};
 use crate::artifacts::manifest::{
     Calibration, ErrorSummary, Host, Instrument, Loadgen, Manifest, ManifestArm, ManifestEngine,
-    PointRun, StopReason,
+    PointRun, StopReason, TokenCheck,
 };
 use crate::config::{ArmKind, EngineKind, LoadKind, LoadValue, file};
 use crate::drive::lag::{ClientMetrics, Lag};
+use crate::telemetry::client::TcpUse;
+use crate::telemetry::gpu::GpuSample;
 
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const BOOT: &str = "boot-1";
@@ -205,6 +209,43 @@ pub(crate) struct Synthetic {
     pub records: Option<Vec<GatewayRecord>>,
     pub records_dropped: u64,
     pub client: Vec<ClientMetrics>,
+    pub gpu: Vec<GpuSample>,
+    /// There are snapshots of the engine's counters; they agree with the rows.
+    pub server: bool,
+    /// Except for these points.
+    pub after: BTreeMap<&'static str, fn(&mut Exposed)>,
+    pub salt: &'static str,
+    pub gpu_setting: &'static str,
+    pub body: Option<&'static str>,
+}
+
+/// What the engine exposes under vLLM's names.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Exposed {
+    pub requests: u64,
+    pub prompt_tokens: u64,
+    pub generation_tokens: u64,
+    pub preemptions: u64,
+    pub prefix_hits: u64,
+    pub start: u64,
+}
+
+impl Exposed {
+    fn line(&self, point: &str, when: &str) -> String {
+        let metrics = serde_json::json!({
+            "vllm:request_success_total{finished_reason=\"length\"}": self.requests,
+            "vllm:prompt_tokens_total": self.prompt_tokens,
+            "vllm:generation_tokens_total": self.generation_tokens,
+            "vllm:num_preemptions_total": self.preemptions,
+            "vllm:prefix_cache_queries_total": self.prompt_tokens,
+            "vllm:prefix_cache_hits_total": self.prefix_hits,
+            "process_start_time_seconds": self.start,
+        });
+        let line = serde_json::json!({
+            "t_ns": 1, "point_id": point, "when": when, "metrics": metrics,
+        });
+        line.to_string()
+    }
 }
 
 impl Synthetic {
@@ -237,7 +278,15 @@ impl Synthetic {
                 end_ns: Some(MonoNs((start + (n + 1) * 100) * MS)),
                 alive_after: Some(true),
                 alive_error: None,
-                token_check: None,
+                token_check: Some(TokenCheck {
+                    tokenizer: "vllm_tokenize".to_owned(),
+                    answers: n.min(20),
+                    texts: n.min(20),
+                    usage_tokens: 5 * n.min(20),
+                    counted_tokens: 5 * n.min(20),
+                    worst: None,
+                    reason: None,
+                }),
             });
         }
         let records = rows
@@ -245,24 +294,7 @@ impl Synthetic {
             .filter(|r| r.arm == "gateway")
             .map(record)
             .collect();
-        let client = points
-            .iter()
-            .map(|p| ClientMetrics {
-                t_ns: p.start_ns.unwrap_or(MonoNs(0)).plus_ns(500 * MS),
-                loop_lag_ms: Lag {
-                    n: 100,
-                    p50: Some(0.1),
-                    p99: Some(0.5),
-                    max: Some(0.8),
-                },
-                cpu_seconds: 0.1,
-                loop_cpu_seconds: 0.1,
-                in_flight: 1,
-                threads: Vec::new(),
-                cgroup: None,
-                tcp: None,
-            })
-            .collect();
+        let client = client(&points);
         Self {
             dir: tempfile::tempdir().unwrap(),
             slo: None,
@@ -271,6 +303,12 @@ impl Synthetic {
             records: Some(records),
             records_dropped: 0,
             client,
+            gpu: Vec::new(),
+            server: true,
+            after: BTreeMap::new(),
+            salt: "per_arm",
+            gpu_setting: "auto",
+            body: None,
         }
     }
 
@@ -284,6 +322,35 @@ impl Synthetic {
         it.as_planned();
         it.records = None;
         it
+    }
+
+    /// The lines of `server_metrics.jsonl`.
+    fn snapshots(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for point in &self.manifest.points {
+            let id = point.point_id.as_str();
+            let before = Exposed {
+                requests: 7,
+                prompt_tokens: 70,
+                generation_tokens: 700,
+                start: 1_000,
+                ..Exposed::default()
+            };
+            let mut after = before;
+            let add = |sum: u64, n: Option<u64>| sum.saturating_add(n.unwrap_or(0));
+            let of_point = self.rows.iter().filter(|r| r.point_id == id);
+            for row in of_point.filter(|r| r.outcome == Outcome::Ok) {
+                after.requests += 1;
+                after.prompt_tokens = add(after.prompt_tokens, row.prompt_tokens);
+                after.generation_tokens = add(after.generation_tokens, row.completion_tokens);
+            }
+            if let Some(how) = self.after.get(id) {
+                how(&mut after);
+            }
+            all.push(before.line(id, "before"));
+            all.push(after.line(id, "after"));
+        }
+        all
     }
 
     /// Makes the manifest say that just these rows were planned.
@@ -320,14 +387,21 @@ impl Synthetic {
             rows.dedup_by_key(|r| &r.request_id);
             rows.iter()
                 .map(|r| {
-                    serde_json::json!({"point_id": r.point_id, "seq": r.seq, "output_tokens": 5})
-                        .to_string()
+                    serde_json::json!({
+                        "point_id": r.point_id, "seq": r.seq, "prompt_tokens": 8,
+                        "output_tokens": 5,
+                    })
+                    .to_string()
                 })
                 .collect()
         };
         std::fs::write(run.plan(), lines(&plan)).unwrap();
         std::fs::write(run.requests(), lines(&json(&self.rows))).unwrap();
         std::fs::write(run.client_metrics(), lines(&json(&self.client))).unwrap();
+        std::fs::write(run.gpu_metrics(), lines(&json(&self.gpu))).unwrap();
+        if self.server {
+            std::fs::write(run.server_metrics(), lines(&self.snapshots())).unwrap();
+        }
         if let Some(records) = &self.records {
             let header = serde_json::json!({"header": {
                 "schema_version": 1, "boot_id": BOOT, "gateway_version": "0",
@@ -357,7 +431,13 @@ impl Synthetic {
             text.push_str("  gateway: {url: \"http://127.0.0.1:2\"}\n");
             text.push_str("gateway_records: http://127.0.0.1:3/records\n");
         }
-        text.push_str("request: {model: m}\nload: {arrival: closed, concurrency: [1], requests: 1, warmup: 1}\n");
+        let (salt, gpu) = (self.salt, self.gpu_setting);
+        text.push_str(&format!("prompts: {{salt: {salt}}}\ngpu: {gpu}\n"));
+        let body = self
+            .body
+            .map_or_else(String::new, |b| format!(", body: '{b}'"));
+        text.push_str(&format!("request: {{model: m{body}}}\n"));
+        text.push_str("load: {arrival: closed, concurrency: [1], requests: 1, warmup: 1}\n");
         if let Some(slo) = self.slo {
             text.push_str(&format!("slo: \"{slo}\"\n"));
         }
@@ -367,6 +447,36 @@ impl Synthetic {
             .unwrap()
             .to_yaml()
     }
+}
+
+/// A calm client: a line before the first point, one in each, and one behind the last.
+fn client(points: &[PointRun]) -> Vec<ClientMetrics> {
+    let within = points
+        .iter()
+        .filter_map(|p| Some(p.start_ns?.plus_ns(500 * MS)));
+    let end = points.iter().filter_map(|p| p.end_ns).max();
+    let at = std::iter::once(MonoNs(0)).chain(within).chain(end);
+    at.enumerate()
+        .map(|(i, t_ns)| ClientMetrics {
+            t_ns,
+            loop_lag_ms: Lag {
+                n: 100,
+                p50: Some(0.1),
+                p99: Some(0.5),
+                max: Some(0.8),
+            },
+            cpu_seconds: 0.1 * i as f64,
+            loop_cpu_seconds: 0.1 * i as f64,
+            loop_run_wait_seconds: Some(0.0),
+            in_flight: 1,
+            threads: Vec::new(),
+            cgroup: None,
+            tcp: Some(TcpUse {
+                segments_out: 5_000 * i as u64,
+                retransmitted: 0,
+            }),
+        })
+        .collect()
 }
 
 fn json<T: serde::Serialize>(values: &[T]) -> Vec<String> {

@@ -224,13 +224,16 @@ impl ErrorSummary {
     }
 }
 
-/// Answers of a point whose text was counted again by the engine's own tokenizer.
+/// Answers of a point whose text was counted again by a tokenizer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TokenCheck {
     /// `tokenizer.json`, `vllm_tokenize` or `llamacpp_tokenize`.
     pub tokenizer: String,
     /// Answers counted.
     pub answers: u64,
+    /// Their texts: an answer that reasons first has two.
+    #[serde(default)]
+    pub texts: u64,
     /// Their tokens by usage.
     pub usage_tokens: u64,
     /// Their tokens by the tokenizer.

@@ -26,6 +26,7 @@ use crate::config::{ArmKind, Resolved};
 use crate::drive::lag::ClientMetrics;
 use crate::drive::timer;
 use crate::plan::{Plan, body};
+use crate::token_check::KeptTexts;
 
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 
@@ -122,7 +123,18 @@ impl Sink {
 pub struct Writer {
     sink: Sink,
     clock: Arc<KernelClock>,
-    thread: JoinHandle<io::Result<Vec<Observed>>>,
+    thread: JoinHandle<(KeptTexts, io::Result<Vec<Observed>>)>,
+}
+
+/// What the writing thread leaves.
+#[derive(Debug)]
+pub struct Written {
+    /// What each point's answers were like, or the first write that failed.
+    pub result: io::Result<Vec<Observed>>,
+    /// What became of the kernel's stamps.
+    pub kernel_clock: KernelClockReport,
+    /// Texts of some answers.
+    pub kept: KeptTexts,
 }
 
 impl Writer {
@@ -141,7 +153,9 @@ impl Writer {
             let clock = Arc::clone(&clock);
             move || {
                 timer::stand_back();
-                files.write_all(&receiver, &config, &plan, &clock)
+                let mut kept = KeptTexts::default();
+                let written = files.write_all(&receiver, &config, &plan, &clock, &mut kept);
+                (kept, written)
             }
         })?;
         Ok(Self {
@@ -159,13 +173,17 @@ impl Writer {
 
     /// Writes everything handed in so far and ends. With what each point's answers were like or
     /// the first write that failed; what became of the kernel's stamps can be told either way.
-    pub fn finish(self) -> (io::Result<Vec<Observed>>, KernelClockReport) {
+    pub fn finish(self) -> Written {
         self.sink.end();
-        let written = self
-            .thread
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")));
-        (written, self.clock.report())
+        let (kept, result) = self.thread.join().unwrap_or_else(|_| {
+            let failed = io::Error::other("the writing thread failed");
+            (KeptTexts::default(), Err(failed))
+        });
+        Written {
+            result,
+            kernel_clock: self.clock.report(),
+            kept,
+        }
     }
 }
 
@@ -181,6 +199,7 @@ impl Files {
         config: &Resolved,
         plan: &Plan,
         clock: &KernelClock,
+        kept: &mut KeptTexts,
     ) -> io::Result<Vec<Observed>> {
         let mut observed = vec![Observed::default(); plan.points.len()];
         let mut flush_at = Instant::now() + FLUSH_EVERY;
@@ -189,7 +208,7 @@ impl Files {
             match messages.recv_timeout(rest) {
                 Ok(Message::Finished(finished)) => {
                     let point = finished.point;
-                    let record = record(finished, config, plan, clock);
+                    let record = record(finished, config, plan, clock, kept);
                     observed[point].push(&record);
                     line(&mut self.requests, &record)?;
                 }
@@ -234,13 +253,14 @@ fn record(
     config: &Resolved,
     plan: &Plan,
     clock: &KernelClock,
+    kept: &mut KeptTexts,
 ) -> RequestRecord {
     let mut exchange = finished.exchange;
     let reading = fold::read(&mut exchange, clock);
     let point = &plan.points[finished.point];
     let late_ns = u64::try_from(config.timeouts.late.as_nanos()).unwrap_or(u64::MAX);
     let arm = &config.arms[point.arm];
-    RequestRecord {
+    let record = RequestRecord {
         request_id: finished.request_id,
         gateway_request_id: exchange
             .headers
@@ -287,7 +307,9 @@ fn record(
             None,
             "not_sent",
         )
-    }
+    };
+    kept.offer(finished.point, &record, exchange.fold.texts());
+    record
 }
 
 /// The record of an arrival that was never sent.

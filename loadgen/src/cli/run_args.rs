@@ -80,6 +80,12 @@ pub struct RunArgs {
     /// Requests to replay, one JSON object a line.
     #[arg(long, value_name = "FILE.jsonl", help_heading = "What")]
     workload: Option<PathBuf>,
+    /// Hits of the engine's prefix cache are part of what is measured.
+    #[arg(long, help_heading = "What")]
+    expect_prefix_hits: bool,
+    /// Count some answers again by this tokenizer [default: the engine's /tokenize].
+    #[arg(long, value_name = "tokenizer.json", help_heading = "What")]
+    tokenizer: Option<PathBuf>,
 
     /// Requests in flight, one point each; closed loop.
     #[arg(long, value_name = "N,N", value_delimiter = ',', help_heading = "Load")]
@@ -221,6 +227,8 @@ impl RunArgs {
             output_tokens: this.output_tokens,
             salt: this.salt,
             workload: this.workload,
+            expect_prefix_hits: this.expect_prefix_hits.then_some(true),
+            tokenizer: this.tokenizer,
             arrival: this.arrival,
             concurrency: this.concurrency,
             rate: this.rate,

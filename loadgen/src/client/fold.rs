@@ -58,6 +58,12 @@ impl Default for Fold {
 }
 
 impl Fold {
+    /// The output so far.
+    #[must_use]
+    pub fn texts(&self) -> Option<&openai::Texts> {
+        self.state.texts()
+    }
+
     /// Takes the next piece of the decoded body and the read that brought it.
     pub fn push(&mut self, bytes: &[u8], read: Arrival) {
         let before = self.bytes;

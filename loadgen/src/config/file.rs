@@ -120,6 +120,8 @@ fn top(mut map: Map<'_>, p: &mut Problems) -> Settings {
         s.output_tokens = prompts.u64("output_tokens", p);
         s.salt = prompts.one_of("salt", p, &SALTS);
         s.workload = prompts.text("workload", p).map(PathBuf::from);
+        s.expect_prefix_hits = prompts.bool("expect_prefix_hits", p);
+        s.tokenizer = prompts.text("tokenizer", p).map(PathBuf::from);
         prompts.finish(p);
     }
     if let Some(node) = map.get("calibration") {

@@ -66,6 +66,8 @@ pub struct Settings {
     pub output_tokens: Option<u64>,
     pub salt: Option<Salt>,
     pub workload: Option<PathBuf>,
+    pub expect_prefix_hits: Option<bool>,
+    pub tokenizer: Option<PathBuf>,
     pub arrival: Option<Arrival>,
     pub concurrency: Option<Vec<u32>>,
     pub rate: Option<Vec<f64>>,
@@ -164,6 +166,8 @@ impl Settings {
         lay_over!(self, under, output_tokens);
         lay_over!(self, under, salt);
         lay_over!(self, under, workload);
+        lay_over!(self, under, expect_prefix_hits);
+        lay_over!(self, under, tokenizer);
         lay_over!(self, under, arrival);
         lay_over!(self, under, concurrency);
         lay_over!(self, under, rate);
@@ -243,6 +247,8 @@ impl Settings {
                 output_tokens: self.output_tokens.unwrap_or(64),
                 salt: self.salt.unwrap_or(Salt::PerArm),
                 workload: self.workload,
+                expect_prefix_hits: self.expect_prefix_hits.unwrap_or(false),
+                tokenizer: self.tokenizer,
             },
             load,
             slo: self.slo,

@@ -67,6 +67,15 @@ impl Resolved {
             "workload",
             workload.map(|w| w.display().to_string()).as_deref(),
         )?;
+        let hits = self.prompts.expect_prefix_hits;
+        writeln!(out, "  expect_prefix_hits: {hits}")?;
+        let tokenizer = self.prompts.tokenizer.as_ref();
+        optional(
+            out,
+            "  ",
+            "tokenizer",
+            tokenizer.map(|t| t.display().to_string()).as_deref(),
+        )?;
         self.write_load(out)?;
         optional(out, "", "slo", self.slo.as_deref())?;
         match self.calibration {

@@ -37,6 +37,10 @@ pub struct ClientMetrics {
     pub cpu_seconds: f64,
     /// CPU time of the measuring thread so far.
     pub loop_cpu_seconds: f64,
+    /// Time so far that the measuring thread was ready to run and had no core; null where the
+    /// kernel does not say.
+    #[serde(default)]
+    pub loop_run_wait_seconds: Option<f64>,
     /// Requests in flight at `t_ns`.
     pub in_flight: u64,
     /// What each thread has used so far.
@@ -78,13 +82,14 @@ impl Lag {
     }
 }
 
-/// Starts the ticks and takes them until the returned monitor ends.
+/// Starts the ticks and takes them, on the calling thread, until the returned monitor ends.
 ///
 /// # Errors
 /// When no thread can be started.
 pub fn start(gauges: Arc<Gauges>, sink: Sink) -> std::io::Result<Monitor> {
     let (sender, mut ticks) = mpsc::unbounded_channel::<MonoNs>();
-    let completer = Completer::start(sink, LINE_NS as f64 / 1e6)?;
+    let this_thread = rustix::thread::gettid();
+    let completer = Completer::start(sink, this_thread, LINE_NS as f64 / 1e6)?;
     thread::Builder::new()
         .name("lag".to_owned())
         .spawn(move || {
@@ -139,6 +144,7 @@ fn line(gauges: &Gauges, lags: &mut [u64]) -> ClientMetrics {
         loop_lag_ms: Lag::of(lags),
         cpu_seconds: cpu_seconds(ClockId::ProcessCPUTime),
         loop_cpu_seconds: cpu_seconds(ClockId::ThreadCPUTime),
+        loop_run_wait_seconds: None,
         in_flight: gauges.in_flight.load(Ordering::Relaxed),
         threads: Vec::new(),
         cgroup: None,

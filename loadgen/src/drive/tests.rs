@@ -99,7 +99,7 @@ async fn drive<T>(
     let gave = how(&session, &arm, &plan, &target).await;
     assert_eq!(session.gauges.in_flight.load(Ordering::Relaxed), 0);
     drop(session);
-    writer.finish().0.unwrap();
+    writer.finish().result.unwrap();
     let text = std::fs::read_to_string(run.requests()).unwrap();
     let rows = text.lines().map(|l| serde_json::from_str(l).unwrap());
     (gave, rows.collect())

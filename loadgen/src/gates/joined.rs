@@ -13,7 +13,7 @@ pub(super) fn join_complete(facts: &Facts<'_>) -> Finding {
         return Finding::not_applicable("no arm goes through a gateway");
     }
     let Some(join) = facts.join else {
-        return if facts.records_wanted {
+        return if facts.config.gateway_records.is_some() {
             Finding::undecided("gateway records were asked for and raw/ has none")
         } else {
             Finding::not_applicable("no gateway records were asked for; there is no attribution")

@@ -1,7 +1,22 @@
-//! The table of gates: one row each, and the only place where thresholds stand.
+//! The tables of gates: one row each, and the only place where thresholds stand.
+//!
+//! This file has what every run is judged by; what hangs on evidence beside the records stands in
+//! tables by subject: [`tokens`], [`server`], [`machine`], [`gpu`].
+
+mod gpu;
+mod machine;
+mod server;
+mod tokens;
 
 use super::{Blame, Check, client, engine, instrument, joined, rows, workload};
 use crate::stats::Percentile;
+
+pub(super) use gpu::{CLOCK_SPREAD, THROTTLED_SAMPLES};
+pub(super) use machine::{
+    BEHIND, CLOCK_NS, CPU_SHARE, RETRANSMITTED, RUN_WAIT_SHARE, THROTTLED_SHARE,
+};
+pub(super) use server::PREFIX_HITS;
+pub(super) use tokens::{COUNT_DIFFERENCE, EXACT_PROMPT};
 
 /// What is fixed about a gate.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +63,20 @@ pub(super) const CALM_SECONDS: Percentile = Percentile::P90;
 pub(super) const CERTIFY_RISK: f64 = 0.05;
 
 /// Every gate, in the order in which reports show them.
-pub const RULES: &[Rule] = &[
+pub fn rules() -> impl Iterator<Item = &'static Rule> {
+    [
+        RECORDS,
+        tokens::RULES,
+        server::RULES,
+        machine::RULES,
+        gpu::RULES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// Gates that every run has the evidence for.
+const RECORDS: &[Rule] = &[
     Rule {
         id: "run_complete",
         needs: "manifest.json",

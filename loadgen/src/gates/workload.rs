@@ -27,7 +27,7 @@ pub(super) fn warmup(_: &Facts<'_>, point: &PointMeasure) -> Finding {
 }
 
 pub(super) fn output_length(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
-    if facts.replay {
+    if facts.config.prompts.workload.is_some() {
         return Finding::not_applicable("a replayed workload states caps, not lengths");
     }
     let exact = &point.evidence.exact_length;

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::LoadValue;
+use crate::reconcile::Served;
 use crate::slo::Limits;
 use crate::stats::Summary;
 use crate::telemetry::usage::Usage;
@@ -63,6 +64,10 @@ pub struct Point {
     /// What it took of client, engine and cards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<Usage>,
+    /// What the engine counted from before the point's first request, warm-up included, until after
+    /// its last one; null when it did not say.
+    #[serde(default)]
+    pub engine: Option<Served>,
 }
 
 /// The time that rates refer to.

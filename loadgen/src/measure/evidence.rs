@@ -7,6 +7,7 @@ use inferscope_shared::record::request::{RequestRecord, TokensSource};
 use super::judge::Sample;
 use super::rows::Rows;
 use super::series::answer_end;
+use crate::reconcile::{Claim, Lengths};
 
 /// What gates look at beyond the aggregate.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +18,10 @@ pub struct Evidence {
     pub timed: Share,
     /// Measured answers that ended ok with exactly the tokens asked for, of those with a count.
     pub exact_length: Share,
+    /// Those whose prompt had exactly the tokens planned, of those with both counts.
+    pub exact_prompt: Share,
+    /// What the client can claim of all records, of whatever phase.
+    pub claim: Claim,
     /// Measured requests that ended ok whose tokens the engine counted.
     pub counted: Share,
     /// Dispatch after the planned instant by nearest rank, in milliseconds: p99 in an open loop,
@@ -58,18 +63,23 @@ impl Share {
 }
 
 impl Evidence {
-    /// A measured answer that ended ok; `asked` are the output tokens that it was asked for.
-    pub(super) fn ok(&mut self, record: &RequestRecord, asked: Option<u64>, open_loop: bool) {
+    /// A measured answer that ended ok, and what its request asked for.
+    pub(super) fn ok(&mut self, record: &RequestRecord, asked: Lengths, open_loop: bool) {
         let id = &record.request_id;
         self.timed
             .add(timing_fault(record, open_loop).map(|why| move || format!("{id}: {why}")));
         let uncounted = record.tokens_source == TokensSource::Unknown;
         self.counted
             .add(uncounted.then_some(|| format!("{id} has no token count")));
-        if let (Some(asked), Some(got)) = (asked, record.completion_tokens) {
+        if let (Some(asked), Some(got)) = (asked.output_tokens, record.completion_tokens) {
             self.exact_length.add(
                 (asked != got)
                     .then_some(|| format!("{id} has {got} tokens, {asked} were asked for")),
+            );
+        }
+        if let (Some(asked), Some(got)) = (asked.prompt_tokens, record.prompt_tokens) {
+            self.exact_prompt.add(
+                (asked != got).then_some(|| format!("{id} has {got} tokens, planned were {asked}")),
             );
         }
     }

@@ -14,6 +14,7 @@ use super::series::{Series, between_ms};
 use super::window::Instants;
 use crate::artifacts::manifest::PointRun;
 use crate::config::LoadValue;
+use crate::reconcile::Lengths;
 use crate::slo::Slo;
 use crate::stats::spill::Spill;
 use crate::stats::{Ordered, Percentile, Values};
@@ -81,11 +82,12 @@ impl PointBuilder {
         }
     }
 
-    /// Takes one record; `asked` are the output tokens that its request asked for.
-    pub fn push(&mut self, record: &RequestRecord, asked: Option<u64>) {
+    /// Takes one record and what its request asked for.
+    pub fn push(&mut self, record: &RequestRecord, asked: Lengths) {
         let open = self.load.is_open();
         let measured = record.phase == Phase::Measure;
         self.evidence.rows.add(record.seq);
+        self.evidence.claim.add(record, asked);
         if record.outcome != Outcome::Dropped {
             self.instants
                 .sent(measured, record.dispatched_ns, record.end_ns);
@@ -108,7 +110,7 @@ impl PointBuilder {
         }
     }
 
-    fn measured(&mut self, record: &RequestRecord, asked: Option<u64>) {
+    fn measured(&mut self, record: &RequestRecord, asked: Lengths) {
         let open = self.load.is_open();
         let counts = &mut self.requests;
         counts.planned += 1;
@@ -143,7 +145,7 @@ impl PointBuilder {
         }
     }
 
-    fn ok(&mut self, record: &RequestRecord, asked: Option<u64>, open: bool) {
+    fn ok(&mut self, record: &RequestRecord, asked: Lengths, open: bool) {
         self.series.ok(record, open);
         if let Some(judge) = &mut self.judge {
             judge.ok(record, open);
@@ -205,6 +207,7 @@ impl PointBuilder {
                 ..self.warmup
             },
             telemetry: None,
+            engine: None,
         };
         PointMeasure {
             point,

@@ -144,6 +144,17 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Whether synthetic requests of this configuration have the engine go on after an answer's end.
+#[must_use]
+pub fn ignores_end(config: &Resolved) -> bool {
+    let own = config.request.body.as_deref().unwrap_or("{}");
+    let own: Map<String, Value> = serde_json::from_str(own).unwrap_or_default();
+    match own.get("ignore_eos") {
+        Some(stated) => stated == &json!(true),
+        None => knows_ignore_eos(config.engine.kind),
+    }
+}
+
 /// Engines that take `ignore_eos`, without which an answer may be shorter than asked for.
 pub(crate) fn knows_ignore_eos(kind: EngineKind) -> bool {
     matches!(

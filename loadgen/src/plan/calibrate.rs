@@ -20,7 +20,8 @@ use crate::config::{Endpoint, Resolved};
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// An engine that can count tokens, and how it is asked.
-struct Tokenizer<'a> {
+#[derive(Debug)]
+pub struct Tokenizer<'a> {
     target: &'a Target,
     api_key: Option<&'a str>,
     model: &'a str,
@@ -111,7 +112,10 @@ async fn try_calibrate(
 
 impl<'a> Tokenizer<'a> {
     /// Tries the known dialects.
-    async fn find(
+    ///
+    /// # Errors
+    /// What each of them was answered.
+    pub async fn find(
         config: &'a Resolved,
         target: &'a Target,
         api_key: Option<&'a str>,
@@ -143,7 +147,9 @@ impl<'a> Tokenizer<'a> {
         Ok(tokenizer)
     }
 
-    fn name(&self) -> &'static str {
+    /// As in the manifest.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
         match self.dialect {
             Dialect::Vllm => "vllm_tokenize",
             Dialect::Llamacpp { .. } => "llamacpp_tokenize",
@@ -184,7 +190,27 @@ impl<'a> Tokenizer<'a> {
                 "parse_special": true,
             }),
         };
-        let answer = self.ask("/tokenize", &body).await?;
+        self.counted(&body).await
+    }
+
+    /// Tokens of a bare text, without any that a template would add.
+    ///
+    /// # Errors
+    /// What the engine answered instead of a count.
+    pub async fn count_text(&self, text: &str) -> Result<u64, String> {
+        let body = match self.dialect {
+            Dialect::Vllm => json!({
+                "model": self.model, "prompt": text, "add_special_tokens": false,
+            }),
+            Dialect::Llamacpp { .. } => json!({
+                "content": text, "add_special": false, "parse_special": false,
+            }),
+        };
+        self.counted(&body).await
+    }
+
+    async fn counted(&self, body: &Value) -> Result<u64, String> {
+        let answer = self.ask("/tokenize", body).await?;
         let count = match self.dialect {
             Dialect::Vllm => answer["count"].as_u64(),
             Dialect::Llamacpp { .. } => answer["tokens"].as_array().map(|t| t.len() as u64),

@@ -1,5 +1,6 @@
 //! The report of a run as Markdown: the verdict first, then numbers, then where they come from.
 
+mod counted;
 mod instrument;
 mod sections;
 mod telemetry;
@@ -12,7 +13,7 @@ use super::headline;
 use super::numbers::{or_none, percent, short};
 use crate::analysis::Analysis;
 use crate::artifacts::layout::RunDir;
-use crate::gates::{Gate, GateStatus, RULES, Status};
+use crate::gates::{Gate, GateStatus, Status, rules};
 
 /// The whole report.
 #[must_use]
@@ -28,6 +29,7 @@ pub fn report(run: &RunDir, analysis: &Analysis) -> String {
     time::waterfall(&mut out, analysis);
     telemetry::telemetry(&mut out, analysis);
     gates(&mut out, analysis);
+    counted::counted(&mut out, analysis);
     sections::environment(&mut out, analysis);
     sections::reproduce(&mut out, analysis);
     sections::artifacts(&mut out, run, analysis);
@@ -173,7 +175,7 @@ fn numbers(out: &mut String, analysis: &Analysis) {
 /// One row per gate: what it found on how many scopes, and the evidence of its worst.
 fn gates(out: &mut String, analysis: &Analysis) {
     out.push_str("## Gates\n\n");
-    let rows = RULES.iter().map(|rule| {
+    let rows = rules().map(|rule| {
         let all: Vec<&Gate> = analysis
             .validation
             .gates

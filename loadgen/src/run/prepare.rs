@@ -16,6 +16,7 @@ use crate::plan::prompts::Vocabulary;
 use crate::plan::workload::Workload;
 use crate::plan::{Plan, body, calibrate};
 use crate::preflight::{self, Found};
+use crate::token_check::local::Local;
 
 /// A run that passed preflight and is laid out.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub struct Prepared {
     /// What will be sent.
     pub plan: Plan,
     pub(super) found: Found,
+    pub(super) tokenizer: Option<Local>,
     pub(super) manifest: Manifest,
     pub(super) run: RunDir,
 }
@@ -55,6 +57,8 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
     {
         config.load.requests = Some(w.lines.len() as u64);
     }
+    let tokenizer = config.prompts.tokenizer.as_deref().map(Local::open);
+    let tokenizer = tokenizer.transpose().map_err(RunError::Usage)?;
     let run = Roots::new(&config.results_dir).run(&config.run_id);
     let found = preflight::check(&config, &run)
         .await
@@ -70,10 +74,7 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         };
         (Vocabulary::assumed(), calibration)
     } else {
-        let (target, key) = match &found.engine_target {
-            Some(target) => (target, found.engine_key.as_deref()),
-            None => (&found.arms[0].0, found.arms[0].1.as_deref()),
-        };
+        let (target, key) = found.tokenizer();
         calibrate::calibrate(&config, target, key).await
     };
     let plan = Plan::new(&config, vocabulary, workload).map_err(RunError::Usage)?;
@@ -142,6 +143,7 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         config,
         plan,
         found,
+        tokenizer,
         manifest,
         run,
     })

@@ -19,6 +19,8 @@ pub struct Percentile {
 pub struct BadPercentile(String);
 
 impl Percentile {
+    /// One of ten.
+    pub const P10: Self = Self { tenths: 100 };
     /// The median.
     pub const P50: Self = Self { tenths: 500 };
     /// Nine of ten.

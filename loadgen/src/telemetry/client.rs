@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 
 use procfs::net::snmp;
 use procfs::process::Process;
+use rustix::thread::Pid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +88,12 @@ impl Reader {
                 run_wait_seconds: used.run_wait_seconds,
             })
             .collect()
+    }
+
+    /// Of one thread, as last read.
+    fn run_wait_of(&self, thread: Pid) -> Option<f64> {
+        let (_, used) = self.alive.get(&thread.as_raw_nonzero().get())?;
+        used.run_wait_seconds
     }
 
     /// Sums by name over the threads `now`, by id, and those that were there before.
@@ -187,11 +194,11 @@ pub struct Completer {
 }
 
 impl Completer {
-    /// Starts it; complete lines go to `sink`.
+    /// Starts it for the thread that measures; complete lines go to `sink`.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(sink: Sink, interval_ms: f64) -> std::io::Result<Self> {
+    pub fn start(sink: Sink, measuring: Pid, interval_ms: f64) -> std::io::Result<Self> {
         let (lines, unfinished) = mpsc::channel::<ClientMetrics>();
         let thread = thread::Builder::new()
             .name("t-client".to_owned())
@@ -202,6 +209,7 @@ impl Completer {
                 while let Ok(mut line) = unfinished.recv() {
                     spent.time(|| {
                         line.threads = reader.threads();
+                        line.loop_run_wait_seconds = reader.run_wait_of(measuring);
                         line.cgroup = cgroup_now();
                         line.tcp = tcp_now();
                     });

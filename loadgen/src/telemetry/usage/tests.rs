@@ -52,6 +52,7 @@ fn client(s: u64) -> ClientMetrics {
         loop_lag_ms: Lag::default(),
         cpu_seconds: 7.0 + s_float / 2.0,
         loop_cpu_seconds: s_float / 4.0,
+        loop_run_wait_seconds: None,
         in_flight: 0,
         threads: ["main", "feed"]
             .map(|name| ThreadUse {

@@ -7,6 +7,7 @@ mod dialects;
 mod endings;
 mod faults;
 mod framing;
+mod gates;
 mod overload;
 mod play;
 mod probe;

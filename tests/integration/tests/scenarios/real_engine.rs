@@ -43,7 +43,14 @@ fn both_paths(lab: &Lab, id: &str, engine: &str, more: &[&str]) -> Result<(Run, 
         "--gateway-url",
         &through,
     ];
-    arguments.extend(["--gateway-records", &records, "--model", "smollm2"]);
+    arguments.extend([
+        "--gateway-records",
+        &records,
+        "--model",
+        "smollm2",
+        "--gpu",
+        "none",
+    ]);
     arguments.extend(more);
     let run = lab.run(id, &arguments)?;
     Ok((run, gateway))
