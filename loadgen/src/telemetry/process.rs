@@ -50,7 +50,7 @@ pub struct Tree {
     root: i32,
     /// How its command line begins.
     command: String,
-    /// Every process seen, living or not.
+    /// Every process seen, living or not, but for those that their parent counts.
     members: BTreeMap<i32, Member>,
     /// CPU ticks said last; what comes out lower later was lost with a process nobody waited for.
     ticks: u64,
@@ -66,8 +66,6 @@ struct Member {
     ticks_of_ended: u64,
     parent: i32,
     alive: bool,
-    /// Ended while its parent lived, whose count of ended children it is in since.
-    waited_for: bool,
 }
 
 impl Tree {
@@ -130,10 +128,12 @@ impl Tree {
             .filter(|&(&pid, m)| here(pid, m))
             .map(|(&pid, _)| pid)
             .collect();
-        for (&pid, m) in self.members.iter_mut().filter(|(_, m)| m.alive) {
-            m.alive = here(pid, m);
-            m.waited_for = !m.alive && parents.contains(&m.parent);
-        }
+        self.members.retain(|&pid, m| {
+            let ended = m.alive && !here(pid, m);
+            m.alive &= !ended;
+            // A living parent has waited for it, and counts what it used among ended children.
+            !(ended && parents.contains(&m.parent))
+        });
         let mut living = Vec::new();
         let mut open: Vec<i32> = self
             .members
@@ -157,8 +157,8 @@ impl Tree {
 
     /// CPU ticks of living members, and of ended ones as last seen.
     fn add_up(&mut self) -> u64 {
-        let now = self.members.values().filter(|m| !m.waited_for);
-        let now: u64 = now.map(|m| m.ticks + m.ticks_of_ended).sum();
+        let now = self.members.values().map(|m| m.ticks + m.ticks_of_ended);
+        let now = now.sum();
         self.ticks = self.ticks.max(now);
         self.ticks
     }
@@ -178,7 +178,6 @@ fn member(stat: &Stat) -> Member {
         ticks_of_ended: stat.cutime.unsigned_abs() + stat.cstime.unsigned_abs(),
         parent: stat.ppid,
         alive: true,
-        waited_for: false,
     }
 }
 
