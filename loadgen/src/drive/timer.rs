@@ -10,27 +10,46 @@ use std::num::NonZeroU64;
 use inferscope_shared::clock::MonoNs;
 use rustix::thread::{self, ClockId};
 use rustix::time::Timespec;
+use thread_priority::{
+    NormalThreadSchedulePolicy, RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id, thread_schedule_policy,
+};
 
 /// Asks the kernel not to round this thread's sleeps. Failing only makes them end later.
 pub fn be_exact() {
     let _ = thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Lets this thread go first whenever several want a core: a client that waits for one shows its
-/// own delay as the server's. Takes a privilege; without it things stay as they are, and the lag
-/// that is measured says how they were.
+/// Lets this thread and those that it starts go first whenever several want a core: a client that
+/// waits for one shows its own delay as the server's. A higher priority alone does not do: the
+/// scheduler lets whoever has a core keep it for some milliseconds, so the thread enters the
+/// real-time class, at its lowest priority. Both take a privilege; without it things stay as they
+/// are, and the lag that is measured says how they were.
 pub fn go_first() {
     let _ = rustix::process::setpriority_process(None, -10);
+    let fifo = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+    let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, fifo);
 }
 
 /// Work that the measuring thread waits for, but no measurement: as any other thread.
 pub fn go_along() {
+    leave_real_time();
     let _ = rustix::process::setpriority_process(None, 0);
 }
 
 /// Lets all others go first.
 pub fn stand_back() {
+    leave_real_time();
     let _ = rustix::process::setpriority_process(None, 5);
+}
+
+/// The priority that comes with it is the caller's to set; the highest is asked for, because one
+/// that was lowered could not be raised again without a privilege.
+fn leave_real_time() {
+    if let Ok(ThreadSchedulePolicy::Realtime(_)) = thread_schedule_policy() {
+        let other = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other);
+        let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Max, other);
+    }
 }
 
 /// Returns at `at`, not before; some microseconds later on a quiet machine.
@@ -57,5 +76,30 @@ mod tests {
             nap_until(at);
             assert!(MonoNs::now() >= at);
         }
+    }
+
+    #[test]
+    fn whoever_goes_first_takes_its_threads_along_until_they_say_otherwise() {
+        let class = || thread_schedule_policy().unwrap();
+        let at_first = class();
+        // With or without the privilege: started threads do as their parent, and can step back.
+        let led = std::thread::spawn(move || {
+            go_first();
+            let first = class();
+            let child = std::thread::spawn(class).join().unwrap();
+            let steps = std::thread::spawn(move || {
+                go_along();
+                let along = class();
+                stand_back();
+                (along, class())
+            });
+            let steps = steps.join().unwrap();
+            go_along();
+            (first, child, steps, class())
+        });
+        let (first, child, steps, last) = led.join().unwrap();
+        assert_eq!(child, first);
+        assert_eq!(steps, (at_first, at_first));
+        assert_eq!((last, class()), (at_first, at_first));
     }
 }
