@@ -16,7 +16,7 @@ use super::verdict::{self, Sentence};
 use super::watch;
 use crate::analysis::CHAIN_CHECK;
 use crate::artifacts::host;
-use crate::artifacts::manifest::{Calibration, Host, Loadgen, ManifestEngine};
+use crate::artifacts::manifest::{Host, Loadgen, ManifestEngine};
 use crate::config::{Endpoint, EngineKind};
 use crate::stats::Summary;
 use crate::telemetry::Cost;
@@ -41,7 +41,7 @@ pub struct Report {
     /// What was asked.
     pub asked: Asked,
     /// How prompt lengths were fixed.
-    pub prompt_lengths: Calibration,
+    pub prompt_lengths: Lengths,
     /// The probe's start on CLOCK_MONOTONIC.
     pub origin_ns: MonoNs,
     /// How long it took.
@@ -74,6 +74,19 @@ pub struct Report {
     pub process: Process,
     /// Every request, in order of asking.
     pub rows: Vec<Row>,
+}
+
+/// How prompt lengths were fixed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Lengths {
+    /// `vllm_tokenize`, `llamacpp_tokenize` or `estimated`.
+    pub source: String,
+    /// True when each prompt's length is exact by the engine's own tokenizer.
+    pub exact: bool,
+    /// Tokens that the chat template adds to a prompt.
+    pub template_tokens: Option<u64>,
+    /// Why not exact.
+    pub note: Option<String>,
 }
 
 /// What was asked.
@@ -196,7 +209,12 @@ pub(super) fn of(measured: Measured) -> Report {
             rounds: options.rounds,
             at_once: options.at_once,
         },
-        prompt_lengths: lengths,
+        prompt_lengths: Lengths {
+            source: lengths.prompt_tokens,
+            exact: lengths.exact,
+            template_tokens: lengths.template_tokens,
+            note: lengths.note,
+        },
         origin_ns: origin,
         seconds,
         interrupted,

@@ -66,7 +66,7 @@ fn head(report: &Report) -> String {
         requests.ok,
         report.asked.output_tokens,
         if report.prompt_lengths.exact {
-            format!("exact ({})", report.prompt_lengths.prompt_tokens)
+            format!("exact ({})", report.prompt_lengths.source)
         } else {
             "estimated".to_owned()
         }
