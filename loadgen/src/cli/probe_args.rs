@@ -25,11 +25,11 @@ pub struct ProbeArgs {
     /// The engine's process by its name or a part of its command line.
     #[arg(long, value_name = "NAME")]
     process: Option<String>,
-    /// Shortest and longest prompt in tokens, chat template included [default: 64,512].
+    /// Shortest and longest prompt in tokens, chat template included [default: 64,384].
     #[arg(long, value_name = "SHORT,LONG", value_parser = lengths)]
     prompt: Option<(u64, u64)>,
     /// Tokens to ask for per answer.
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     output_tokens: u64,
     /// How often each experiment is made; claims need 6.
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -31,6 +31,9 @@ use crate::plan::body;
 /// What an answer's framing may take after its end mark.
 const AFTER_DONE: Duration = Duration::from_secs(1);
 
+/// How long a connection is watched after an answer, to see whether it is closed.
+const SETTLE: Duration = Duration::from_millis(10);
+
 /// How this engine is asked.
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
@@ -87,7 +90,12 @@ impl Asker {
                 }
                 Err(e) => (Exchange::unconnected(start, &e), None),
             };
-        self.row(&order, start, &mut exchange, kept.is_some())
+        // Some engines close right behind the answer's end.
+        let kept = match kept {
+            Some(mut connection) => connection.stays_open(SETTLE).await,
+            None => false,
+        };
+        self.row(&order, start, &mut exchange, kept)
     }
 
     fn request(&self, order: &Order) -> Result<Request<Full<Bytes>>, http::Error> {

@@ -24,7 +24,7 @@ const MODELS_SHOWN: usize = 5;
 
 /// Lengths when none are asked for.
 const SHORT_TOKENS: u64 = 64;
-const LONG_TOKENS: u64 = 512;
+const LONG_TOKENS: u64 = 384;
 
 /// Tokens of a context that a prompt of default length leaves free beside the answer.
 const SPARE_TOKENS: u64 = 16;
@@ -228,8 +228,8 @@ mod tests {
 
     #[test]
     fn default_lengths_fit_a_small_context() {
-        assert_eq!(default_lengths(None, 24), (64, 512));
-        assert_eq!(default_lengths(Some(2048), 24), (64, 512));
+        assert_eq!(default_lengths(None, 24), (64, 384));
+        assert_eq!(default_lengths(Some(2048), 24), (64, 384));
         assert_eq!(default_lengths(Some(256), 24), (64, 216));
         let (short, long) = default_lengths(Some(10), 24);
         assert!(short > 0 && long >= short + 3);

@@ -105,6 +105,8 @@ pub struct Stall {
     pub event: u64,
     /// How long it was.
     pub gap_ms: f64,
+    /// Another request waited for its first token through at least half of it.
+    pub beside_prefill: bool,
 }
 
 /// Stalls among gaps measured alike.
@@ -135,6 +137,14 @@ pub(in crate::probe) fn stalls(rows: &[Row]) -> Vec<Stalls> {
     ]
 }
 
+/// Whether another request waited for its first token through at least half of a stretch.
+fn beside_prefill(row: &Row, rows: &[&Row], from: f64, to: f64) -> bool {
+    rows.iter()
+        .filter(|other| other.seq != row.seq)
+        .filter_map(|other| Some((other.sent_ms?, other.at(other.ttft_ms)?)))
+        .any(|(sent, first)| first.min(to) - sent.max(from) >= (to - from) / 2.0)
+}
+
 fn stalls_of(of: &str, rows: Vec<&Row>) -> Stalls {
     let mut gaps: Vec<f64> = rows
         .iter()
@@ -155,6 +165,7 @@ fn stalls_of(of: &str, rows: Vec<&Row>) -> Stalls {
                     at_ms,
                     event: event as u64 + 1,
                     gap_ms: gap,
+                    beside_prefill: beside_prefill(row, &rows, at_ms - gap, at_ms),
                 });
             }
         }

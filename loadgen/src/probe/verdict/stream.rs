@@ -207,6 +207,13 @@ pub(super) fn stalls(report: &Report) -> Option<Sentence> {
             };
             part.push_str(&format!(": {}{more}", shown.join(", ")));
         }
+        let beside = it.stalls.iter().filter(|s| s.beside_prefill).count();
+        if beside > 0 {
+            part.push_str(&format!(
+                "; during {beside} of them another request waited for its first token, so its \
+                 prefill holds the others up"
+            ));
+        }
         parts.push(part);
         figures.extend([
             (names[0], Some(it.stalls.len() as f64)),

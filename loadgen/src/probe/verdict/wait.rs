@@ -67,10 +67,13 @@ pub(super) fn prefill(report: &Report) -> Option<Sentence> {
     let grows = fit.ci95.is_some_and(|[low, _]| low > 0.0);
     let share = (fit.per_100_tokens_ms * last.tokens / 100.0 / last.line_ms).clamp(0.0, 1.0);
     let mut text = if grows {
+        let over = match fit.fixed_ms {
+            fixed if fixed > 0.0 => format!(" over a fixed {} ms", short(fixed)),
+            _ => String::new(),
+        };
         format!(
-            "TTFT grows by {slope} ms per 100 prompt tokens over a fixed {} ms ({range}): at {:.0} \
-             tokens {:.0} % of it grows with the prompt, as prefill does.",
-            short(fit.fixed_ms),
+            "TTFT grows by {slope} ms per 100 prompt tokens{over} ({range}): at {:.0} tokens {:.0} % \
+             of it grows with the prompt, as prefill does.",
             last.tokens,
             share * 100.0
         )

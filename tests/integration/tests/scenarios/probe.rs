@@ -181,7 +181,7 @@ fn a_real_engine_is_probed_in_under_a_minute_and_its_process_seen() -> Result<()
         report["prompt_lengths"]
     );
     for row in report["rows"].as_array().context("rows")? {
-        ensure!(row["completion_tokens"] == 24, "{row}");
+        ensure!(row["completion_tokens"] == 16, "{row}");
         ensure!(
             row["experiment"] == "opening" || row["prompt_tokens"] == row["asked_tokens"],
             "{row}"
