@@ -12,8 +12,15 @@ const LINE: f64 = 24.0;
 /// Room inside a strip above and below its curve.
 const ROOM: f64 = 6.0;
 
-/// How a strip's ends are written.
-type Label<'a> = &'a dyn Fn(f64) -> String;
+/// One curve.
+struct Strip<'a> {
+    name: &'a str,
+    /// Milliseconds since the probe's start, and values.
+    points: Vec<(f64, f64)>,
+    /// How a value is written.
+    label: &'a dyn Fn(f64) -> String,
+    colour: usize,
+}
 
 pub(super) fn height(report: &Report) -> f64 {
     if report.process.samples.len() < 2 {
@@ -42,31 +49,39 @@ pub(super) fn draw(canvas: &mut Canvas, report: &Report, frame: &Frame, top: f64
     let series = |value: &dyn Fn(&Sample) -> f64| -> Vec<(f64, f64)> {
         samples.iter().map(|s| (s.at_ms, value(s))).collect()
     };
-    let strips: [(&str, Vec<(f64, f64)>, Label<'_>, usize); 3] = [
-        ("cores", cores, &tick_label, 2),
-        (
-            "memory",
-            series(&|s| s.rss_bytes as f64),
-            &|b| bytes(b as u64),
-            0,
-        ),
-        ("threads", series(&|s| f64::from(s.threads)), &tick_label, 3),
+    let memory = |b: f64| bytes(b as u64);
+    let strips = [
+        Strip {
+            name: "cores",
+            points: cores,
+            label: &tick_label,
+            colour: 2,
+        },
+        Strip {
+            name: "memory",
+            points: series(&|s| s.rss_bytes as f64),
+            label: &memory,
+            colour: 0,
+        },
+        Strip {
+            name: "threads",
+            points: series(&|s| f64::from(s.threads)),
+            label: &tick_label,
+            colour: 3,
+        },
     ];
-    for (index, (name, points, label, colour)) in strips.iter().enumerate() {
-        let y = top + index as f64 * STRIP;
-        one(canvas, frame, y, name, points, label, *colour);
+    for (index, strip) in strips.iter().enumerate() {
+        one(canvas, frame, top + index as f64 * STRIP, strip);
     }
 }
 
-fn one(
-    canvas: &mut Canvas,
-    frame: &Frame,
-    top: f64,
-    name: &str,
-    points: &[(f64, f64)],
-    label: Label<'_>,
-    colour: usize,
-) {
+fn one(canvas: &mut Canvas, frame: &Frame, top: f64, strip: &Strip<'_>) {
+    let Strip {
+        name,
+        points,
+        label,
+        colour,
+    } = strip;
     let bottom = top + STRIP;
     canvas.line((frame.left(), bottom), (frame.right(), bottom), "grid");
     canvas.text(
@@ -86,7 +101,7 @@ fn one(
     };
     let low = inside.iter().map(|p| p.1).reduce(f64::min).unwrap_or(high);
     // Cores from zero; memory and threads hardly change, so their own range is drawn.
-    let base = if name == "cores" { 0.0 } else { low };
+    let base = if *name == "cores" { 0.0 } else { low };
     let y = Axis::exact(
         (high - base).max(f64::MIN_POSITIVE),
         bottom - ROOM,
