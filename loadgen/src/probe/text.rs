@@ -7,7 +7,7 @@ use super::measure::Group;
 use super::report::Report;
 use super::schedule::Experiment;
 use super::verdict::bytes;
-use crate::report::numbers::{NONE, median, or_none, short};
+use crate::report::numbers::{NONE, or_none, with_interval};
 use crate::stats::Summary;
 
 /// Columns of text.
@@ -162,10 +162,10 @@ fn row(group: &Group, at_once: u32, watched: bool) -> Vec<String> {
         name,
         group.asked_tokens.to_string(),
         format!("{}/{}", group.ok, group.sent),
-        median(&group.ttft_ms),
+        with_interval(only(&group.ttft_ms), group.ttft_ms.ci95.p50),
         middle(&group.gap_ms),
         or_none(group.gap_ms.p99),
-        median(&group.e2e_ms),
+        with_interval(only(&group.e2e_ms), group.e2e_ms.ci95.p50),
         middle(&group.tokens_per_s),
     ];
     if watched {
@@ -186,8 +186,9 @@ fn row(group: &Group, at_once: u32, watched: bool) -> Vec<String> {
 
 /// A median alone, or the one value there is.
 fn middle(summary: &Summary) -> String {
-    match (summary.n, summary.max) {
-        (1, Some(only)) => short(only),
-        _ => or_none(summary.p50),
-    }
+    or_none(only(summary))
+}
+
+fn only(summary: &Summary) -> Option<f64> {
+    summary.p50.or(summary.max.filter(|_| summary.n == 1))
 }

@@ -50,11 +50,12 @@ pub(super) fn draw(canvas: &mut Canvas, report: &Report, frame: &Frame, top: f64
         samples.iter().map(|s| (s.at_ms, value(s))).collect()
     };
     let memory = |b: f64| bytes(b as u64);
+    let used = |c: f64| format!("{c:.2}");
     let strips = [
         Strip {
             name: "cores",
             points: cores,
-            label: &tick_label,
+            label: &used,
             colour: 2,
         },
         Strip {

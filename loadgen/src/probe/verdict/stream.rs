@@ -210,8 +210,8 @@ pub(super) fn stalls(report: &Report) -> Option<Sentence> {
         let beside = it.stalls.iter().filter(|s| s.beside_prefill).count();
         if beside > 0 {
             part.push_str(&format!(
-                "; during {beside} of them another request waited for its first token, so its \
-                 prefill holds the others up"
+                "; {beside} of them while another request waited for its first token: prefill of \
+                 one holds up the others"
             ));
         }
         parts.push(part);
