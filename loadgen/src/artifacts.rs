@@ -5,7 +5,9 @@
 //! - [`writer`]: the thread that interprets finished exchanges and writes them as they come.
 //! - [`inventory`]: what is there in the end, with hashes, and why the rest is not.
 //! - [`host`]: the machine, as the manifest describes it.
+//! - [`fingerprint`]: what must be equal to compare two runs.
 
+pub mod fingerprint;
 pub mod host;
 pub mod inventory;
 pub mod layout;

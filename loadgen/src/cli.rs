@@ -112,6 +112,18 @@ mod tests {
     }
 
     #[test]
+    fn a_negative_number_is_a_wrong_value_and_no_unknown_flag() {
+        for flag in ["--requests", "--concurrency", "--idle-timeout", "--seed"] {
+            let error = Cli::try_parse_from(["loadgen", flag, "-5"])
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("invalid value '-5' for"), "{flag}: {error}");
+        }
+        // What a number may not be otherwise is the rules' to say.
+        Cli::try_parse_from(["loadgen", "--rate", "-1"]).unwrap();
+    }
+
+    #[test]
     fn run_is_the_default_command() {
         let cli = Cli::parse_from(["loadgen", "--path", "both", "-c", "x.yaml"]);
         assert!(cli.command.is_none());

@@ -86,7 +86,9 @@ pub enum ArmKind {
 }
 
 /// What server answers in the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
     /// Not stated; found out before the run, `unknown` when that fails.
@@ -98,6 +100,7 @@ pub enum EngineKind {
     /// llama.cpp's server.
     Llamacpp,
     /// Some other OpenAI-compatible server.
+    #[default]
     Unknown,
 }
 

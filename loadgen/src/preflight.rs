@@ -3,6 +3,9 @@
 //! Each fault is one line: the object, its value, the remedy. What passes is also what the run
 //! needs later: keys read, the engine's kind found out, the gateway's records within reach.
 
+mod engine;
+mod secrets;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,9 +16,9 @@ use thiserror::Error;
 use crate::artifacts::layout::RunDir;
 use crate::artifacts::manifest::ManifestEngine;
 use crate::client::open_files;
-use crate::client::simple::{self, Answer};
+use crate::client::simple;
 use crate::client::target::Target;
-use crate::config::{Arm, Arrival, EngineKind, Resolved, rules};
+use crate::config::{Arm, Arrival, Resolved, rules};
 use crate::records::Source;
 use crate::telemetry::sources;
 
@@ -92,6 +95,15 @@ pub async fn check(config: &Resolved, run: &RunDir) -> Result<Found, Faults> {
         .url
         .as_deref()
         .and_then(|url| Target::parse(url).ok());
+    if let Some(target) = &engine_target
+        && config
+            .arms
+            .iter()
+            .all(|a| Some(&a.url) != config.engine.url.as_ref())
+        && let Err(fault) = check_engine(target).await
+    {
+        faults.push(fault);
+    }
     let engine_process = sources::engine_process(config, engine_target.as_ref())
         .await
         .unwrap_or_else(|fault| {
@@ -110,7 +122,15 @@ pub async fn check(config: &Resolved, run: &RunDir) -> Result<Found, Faults> {
         .as_ref()
         .or_else(|| arms.first().map(|a| &a.0));
     let engine = match asked {
-        Some(target) => identify(config, target, models.as_ref()).await,
+        Some(target) => {
+            let asked = engine::Asked {
+                target,
+                key: engine_key.as_deref(),
+                models: models.as_ref(),
+                process: &engine_process,
+            };
+            engine::identify(config, &asked).await
+        }
         None => return Err(Faults(vec!["arms: none; name at least one".to_owned()])),
     };
     Ok(Found {
@@ -121,6 +141,20 @@ pub async fn check(config: &Resolved, run: &RunDir) -> Result<Found, Faults> {
         engine_process,
         records,
     })
+}
+
+/// An engine that no arm leads to must be there all the same: whatever it answers will do.
+///
+/// # Errors
+/// A sentence, when nobody answers.
+async fn check_engine(target: &Target) -> Result<(), String> {
+    let path = target.path("/v1/models");
+    match simple::ask(target, Method::GET, &path, None, None, LIMIT).await {
+        Ok(_) => Ok(()),
+        Err(e) => Err(format!(
+            "engine.url {target}: unreachable ({e}); correct it, or leave it out where the direct URL is the engine's"
+        )),
+    }
 }
 
 /// The run must be new, and its place writable.
@@ -257,47 +291,4 @@ fn check_model(config: &Resolved, arm: &Arm, served: &Value) -> Result<(), Strin
         "request.model {model}: not served at {}; it serves {shown}",
         arm.url
     ))
-}
-
-/// Finds out what the engine is, unless the configuration says so.
-pub(crate) async fn identify(
-    config: &Resolved,
-    target: &Target,
-    models: Option<&Value>,
-) -> ManifestEngine {
-    let get = async |path: &str| -> Option<Answer> {
-        let full = target.path(path);
-        simple::ask(target, Method::GET, &full, None, None, LIMIT)
-            .await
-            .ok()
-            .filter(|a| a.status == 200)
-    };
-    let version = get("/version")
-        .await
-        .and_then(|a| serde_json::from_slice::<Value>(&a.body).ok());
-    let owner = models
-        .and_then(|m| m["data"][0]["owned_by"].as_str())
-        .unwrap_or_default()
-        .to_owned();
-    let stated = version.as_ref().and_then(|v| v["engine"].as_str());
-    let name = stated.map_or_else(|| owner.clone(), str::to_owned);
-    let found = if name.contains("fake") {
-        EngineKind::Fake
-    } else if owner == "vllm" {
-        EngineKind::Vllm
-    } else if owner == "llamacpp" {
-        EngineKind::Llamacpp
-    } else {
-        EngineKind::Unknown
-    };
-    ManifestEngine {
-        kind: match config.engine.kind {
-            EngineKind::Auto => found,
-            stated => stated,
-        },
-        name: (!name.is_empty()).then_some(name),
-        version: version.and_then(|v| v["version"].as_str().map(str::to_owned)),
-        model: Some(config.request.model.clone()),
-        flags: Vec::new(),
-    }
 }

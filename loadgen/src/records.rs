@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ use crate::client::simple;
 use crate::client::target::Target;
 
 const LIMIT: Duration = Duration::from_secs(10);
+/// A first line that is longer than this is no header.
+const FIRST_LINE_BYTES: u64 = 1 << 20;
+
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// Where records come from.
@@ -73,10 +76,10 @@ impl Source {
     pub async fn open(text: &str, run_id: &str) -> Result<Self, String> {
         if !text.contains("://") {
             let path = PathBuf::from(text);
-            return match File::open(&path) {
-                Ok(_) => Ok(Self::File(path)),
-                Err(e) => Err(format!(
-                    "gateway_records {text}: cannot be read ({e}); give the gateway's records.file or http://ADMIN/records"
+            return match looks_like_records(&path) {
+                Ok(()) => Ok(Self::File(path)),
+                Err(why) => Err(format!(
+                    "gateway_records {text}: {why}; give the gateway's records.file or http://ADMIN/records"
                 )),
             };
         }
@@ -196,6 +199,26 @@ impl Source {
     }
 }
 
+/// A file that begins as the gateway's records do, or is still empty.
+fn looks_like_records(path: &Path) -> Result<(), String> {
+    let unreadable = |e: io::Error| format!("cannot be read ({e})");
+    let file = File::open(path).map_err(unreadable)?;
+    if file.metadata().map_err(unreadable)?.is_dir() {
+        return Err("is a directory".to_owned());
+    }
+    let mut first = Vec::new();
+    let mut start = BufReader::new(file).take(FIRST_LINE_BYTES);
+    start.read_until(b'\n', &mut first).map_err(unreadable)?;
+    if !first.ends_with(b"\n") && (first.len() as u64) < FIRST_LINE_BYTES {
+        // Nothing yet, or a line that is being written.
+        return Ok(());
+    }
+    match serde_json::from_slice::<Line<'_>>(&first) {
+        Ok(line) if line.header.is_some() || line.client_request_id.is_some() => Ok(()),
+        Ok(_) | Err(_) => Err("its first line is no header and no record of a gateway".to_owned()),
+    }
+}
+
 /// Writes beside the final name and renames, so that no half copy is taken for all there was.
 /// Returns the number of records.
 fn copy(lines: &[String], to: &Path) -> io::Result<u64> {
@@ -269,6 +292,29 @@ mod tests {
         let error = Source::open(&url, "r").await.unwrap_err();
         closes.join().unwrap().unwrap();
         assert!(error.contains("unreachable"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_holds_no_records_is_refused_before_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("x.jsonl");
+        let at = |path: &Path| path.to_str().unwrap().to_owned();
+        let directory = Source::open(&at(dir.path()), "r").await.unwrap_err();
+        assert!(directory.contains("is a directory"), "{directory}");
+        for garbage in ["hello\n", "{\"a\": 1}\n", "\u{0}\u{1}\n", "[]\n"] {
+            std::fs::write(&file, garbage).unwrap();
+            let error = Source::open(&at(&file), "r").await.unwrap_err();
+            assert!(error.contains("no header and no record"), "{error}");
+        }
+        for good in [
+            "",
+            "{\"header\":{}}\n{",
+            "{\"client_request_id\":\"a\"}\n",
+            "{\"head",
+        ] {
+            std::fs::write(&file, good).unwrap();
+            Source::open(&at(&file), "r").await.unwrap();
+        }
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::artifacts::inventory;
 use crate::artifacts::layout::RunDir;
-use crate::artifacts::manifest::{Manifest, StopReason};
+use crate::artifacts::manifest::{Artifact, Manifest, StopReason};
 use crate::artifacts::writer::Writer;
 use crate::calibration;
 use crate::client::connection::Pool;
@@ -295,7 +295,17 @@ pub fn refresh_inventory(run: &RunDir) -> io::Result<()> {
         .iter()
         .map(|(name, why)| (name.as_str(), why.clone()))
         .collect();
+    let evidence: Vec<Artifact> = std::mem::take(&mut manifest.artifacts)
+        .into_iter()
+        .filter(inventory::is_evidence)
+        .collect();
     manifest.artifacts = inventory::take(run, &reasons);
+    // The hashes are the run's own: a raw file that was changed later must not become the original.
+    for artifact in &mut manifest.artifacts {
+        if let Some(first) = evidence.iter().find(|e| e.path == artifact.path) {
+            artifact.sha256.clone_from(&first.sha256);
+        }
+    }
     manifest.write(&run.manifest())
 }
 

@@ -8,8 +8,9 @@ pub mod timeline;
 use serde_json::{Value, json};
 
 use crate::analysis::{Analysis, AnalysisError, analyze, publish};
+use crate::artifacts::inventory;
 use crate::artifacts::layout::RunDir;
-use crate::gates::Validation;
+use crate::gates::{Status, Validation};
 use crate::report::headline;
 
 /// Text for standard output, and the exit code that goes with it.
@@ -82,13 +83,19 @@ pub fn request(run: &RunDir, id: &str, as_json: bool) -> Result<Shown, AnalysisE
     })
 }
 
-/// `loadgen validate RUN`: gates and verdict anew, and whether what is stored says the same.
+/// `loadgen validate RUN`: gates and verdict anew, whether what is stored says the same, and whether
+/// the raw files are as the run left them; if one is not, the exit code is that of INVALID.
 ///
 /// # Errors
 /// When the raw files cannot be analysed.
 pub fn validate(run: &RunDir, as_json: bool) -> Result<Shown, AnalysisError> {
     let analysis = analyze(run)?;
-    let exit_code = analysis.exit_code();
+    let changed = inventory::changed(run, &analysis.manifest.artifacts);
+    let exit_code = if changed.is_empty() {
+        analysis.exit_code()
+    } else {
+        Status::Invalid.exit_code()
+    };
     let differs = against_stored(run, &analysis.validation);
     let validation = &analysis.validation;
     if as_json {
@@ -97,6 +104,7 @@ pub fn validate(run: &RunDir, as_json: bool) -> Result<Shown, AnalysisError> {
             "status": validation.status,
             "gates": validation.gates,
             "stored_differs": differs,
+            "changed": changed,
         });
         return Ok(Shown::json(&value, exit_code));
     }
@@ -111,6 +119,9 @@ pub fn validate(run: &RunDir, as_json: bool) -> Result<Shown, AnalysisError> {
         None => "stored verdict: the same\n".to_owned(),
         Some(how) => format!("stored verdict: {how}\n"),
     });
+    for line in changed {
+        text.push_str(&format!("INVALID: changed since the run: {line}\n"));
+    }
     Ok(Shown { text, exit_code })
 }
 

@@ -11,3 +11,17 @@ pub mod request;
 
 /// Version of the record and artifact schemas; raised together with an ADR.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// Whether files of a schema version can be read.
+///
+/// # Errors
+/// A sentence, when they are of another version.
+pub fn check_version(found: u32) -> Result<(), String> {
+    if found == SCHEMA_VERSION {
+        Ok(())
+    } else {
+        Err(format!(
+            "is of schema version {found} and this program reads version {SCHEMA_VERSION}; use the version that wrote it"
+        ))
+    }
+}

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use inferscope_shared::record;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::AnalysisError;
@@ -64,6 +66,9 @@ impl Lines {
             if self.buffer.trim().is_empty() {
                 continue;
             }
+            if self.number == 1 {
+                self.check_version()?;
+            }
             return match serde_json::from_str(&self.buffer) {
                 Ok(value) => Ok(Some(At { offset, value })),
                 Err(_) if !self.buffer.ends_with('\n') => Ok(None),
@@ -74,6 +79,28 @@ impl Lines {
                 }),
             };
         }
+    }
+
+    /// A file is written by one program, so its first line tells for all.
+    fn check_version(&self) -> Result<(), AnalysisError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            schema_version: Option<u32>,
+            header: Option<Header>,
+        }
+        #[derive(Deserialize)]
+        struct Header {
+            schema_version: u32,
+        }
+        let line: Option<Versioned> = serde_json::from_str(&self.buffer).ok();
+        let found = line.and_then(|l| l.schema_version.or(Some(l.header?.schema_version)));
+        found
+            .map_or(Ok(()), record::check_version)
+            .map_err(|why| AnalysisError::Line {
+                path: self.path.clone(),
+                line: self.number,
+                why,
+            })
     }
 
     /// The value whose line starts at `offset`.

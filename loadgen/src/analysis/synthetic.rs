@@ -552,12 +552,13 @@ fn manifest(points: Vec<PointRun>) -> Manifest {
             name: Some("fake-engine".to_owned()),
             version: Some("0.1.0".to_owned()),
             model: Some("m".to_owned()),
-            flags: Vec::new(),
+            ..ManifestEngine::default()
         },
         gpu: None,
         config_sha256: None,
         schedule_sha256: None,
         prompts_sha256: None,
+        fingerprint: None,
         seed: 7,
         calibration: Calibration {
             prompt_tokens: "vllm_tokenize".to_owned(),

@@ -54,6 +54,37 @@ pub fn take(run: &RunDir, reasons: &[(&str, String)]) -> Vec<Artifact> {
     all
 }
 
+/// Raw files that are no longer as the run left them, by the hashes in its manifest: a line each.
+/// What is computed from the others (the verdict) is left out.
+#[must_use]
+pub fn changed(run: &RunDir, stored: &[Artifact]) -> Vec<String> {
+    stored
+        .iter()
+        .filter(|artifact| is_evidence(artifact))
+        .filter_map(|artifact| {
+            let name = artifact.path.rsplit('/').next()?;
+            let path = run.raw().join(name);
+            let was = artifact.sha256.as_deref()?;
+            match sha256_of(&path) {
+                Ok(is) if is == was => None,
+                Ok(is) => Some(format!(
+                    "{}: has sha256 {is}, the run left {was}; restore it or run again",
+                    path.display()
+                )),
+                Err(e) => Some(format!("{}: cannot be read ({e})", path.display())),
+            }
+        })
+        .collect()
+}
+
+/// A file of `raw/` that nothing but the run itself writes.
+#[must_use]
+pub fn is_evidence(artifact: &Artifact) -> bool {
+    artifact.path.starts_with("raw/")
+        && artifact.sha256.is_some()
+        && !artifact.path.ends_with("/validation.json")
+}
+
 fn one(path: &Path, shown: String, name: &str, reasons: &[(&str, String)]) -> Artifact {
     // The manifest is being written as it is listed, and a hash cannot hold itself.
     let is_manifest = name == "manifest.json";

@@ -3,11 +3,14 @@
 //! Written at the start with everything known then and once more at the end; a run that was
 //! killed keeps the first version. Absolute `_ns` values are CLOCK_MONOTONIC of `host.boot_id`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use inferscope_shared::clock::MonoNs;
+use inferscope_shared::record;
 use serde::{Deserialize, Serialize};
 
+use super::fingerprint::Fingerprint;
 use crate::client::kernel_clock::KernelClockReport;
 use crate::config::{ArmKind, EngineKind, LoadValue};
 use crate::stats::Percentile;
@@ -47,6 +50,9 @@ pub struct Manifest {
     pub schedule_sha256: Option<String>,
     /// Over all prompts, which are salted per run.
     pub prompts_sha256: Option<String>,
+    /// Hashes over what must be equal to compare two runs.
+    #[serde(default)]
+    pub fingerprint: Option<Fingerprint>,
     /// Seed of schedule and prompts.
     pub seed: u64,
     /// How prompt lengths were fixed.
@@ -81,23 +87,53 @@ pub struct Host {
     pub cpu: Option<String>,
     /// Cores this process may use.
     pub cores: Option<u32>,
+    /// Whether cores are shared by two threads.
+    #[serde(default)]
+    pub smt: Option<bool>,
+    /// Memory nodes.
+    #[serde(default)]
+    pub numa_nodes: Option<u32>,
     /// Frequency governor of the first core.
     pub governor: Option<String>,
+    /// The different governors of all cores; empty where frequency is not to be seen.
+    #[serde(default)]
+    pub governors: Vec<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Limits of the control group.
     pub cgroup: Cgroup,
     /// Current clock source.
     pub clock_source: Option<String>,
+    /// `none`, or what the firmware says of the virtual machine.
+    #[serde(default)]
+    pub virtualisation: Option<String>,
+    /// `always`, `madvise` or `never`.
+    #[serde(default)]
+    pub transparent_hugepages: Option<String>,
+    /// Files that this process may have open; null = no limit.
+    #[serde(default)]
+    pub open_files: Option<u64>,
+    /// Kernel settings that can change a result, as far as they can be seen.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
 }
 
-/// Limits of the control group; null = none known.
+/// Limits of this process's control group and those above it, the tightest; null = none known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cgroup {
+    /// The group, as the process sees it.
+    #[serde(default)]
+    pub path: Option<String>,
     /// CPU quota in cores.
     pub cpu_cores: Option<f64>,
     /// Memory limit.
     pub memory_bytes: Option<u64>,
+    /// Processes and threads at most.
+    #[serde(default)]
+    pub pids: Option<u64>,
+    /// Cores that it may use, such as `0-3,8`.
+    #[serde(default)]
+    pub cpuset: Option<String>,
 }
 
 /// One measured path.
@@ -112,7 +148,7 @@ pub struct ManifestArm {
 }
 
 /// The server that answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ManifestEngine {
     /// `fake` results are a chain check, never performance.
     pub kind: EngineKind,
@@ -122,8 +158,20 @@ pub struct ManifestEngine {
     pub version: Option<String>,
     /// Model asked for.
     pub model: Option<String>,
-    /// Flags, where known.
+    /// What the served name stands for.
+    #[serde(default)]
+    pub model_root: Option<String>,
+    /// Context length that it serves.
+    #[serde(default)]
+    pub max_model_len: Option<u64>,
+    /// Its command line without secrets, where its process is on this host.
     pub flags: Vec<String>,
+    /// Why there is none.
+    #[serde(default)]
+    pub flags_absent: Option<String>,
+    /// Settings by its own account, from `_info` metrics and `/props`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// How prompt lengths were fixed.
@@ -329,9 +377,15 @@ impl Manifest {
     /// # Errors
     /// When the file cannot be read or is no manifest of this version.
     pub fn read(path: &Path) -> std::io::Result<Self> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema_version: u32,
+        }
+        let invalid = |e: String| std::io::Error::new(std::io::ErrorKind::InvalidData, e);
         let text = std::fs::read(path)?;
-        serde_json::from_slice(&text)
-            .map_err(|e| std::io::Error::new(std::io::ErrorKind::InvalidData, e))
+        let found: Version = serde_json::from_slice(&text).map_err(|e| invalid(e.to_string()))?;
+        record::check_version(found.schema_version).map_err(invalid)?;
+        serde_json::from_slice(&text).map_err(|e| invalid(e.to_string()))
     }
 
     /// Writes it beside its final name and renames, so that no reader sees half of one.

@@ -5,17 +5,17 @@ use std::time::Duration;
 use clap::Args;
 use inferscope_shared::units::parse_duration;
 
-use super::run_args::{ENDPOINTS, word};
+use super::run_args::{ENDPOINTS, whole, word};
 use crate::config::Endpoint;
 
 /// Flags of `calibrate`.
 #[derive(Debug, Clone, Args)]
 pub struct CalibrateArgs {
     /// Requests in flight; closed loop.
-    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "rate")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u32>, default_value_t = 16, conflicts_with = "rate")]
     pub concurrency: u32,
     /// Requests per second; open loop, Poisson.
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
     pub rate: Option<f64>,
     /// The server's time to first token.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "50ms")]
@@ -27,10 +27,10 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s")]
     pub duration: Duration,
     /// Tokens per prompt.
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, default_value_t = 128)]
     pub input_tokens: u64,
     /// Tokens, and so events, per answer.
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>, default_value_t = 16)]
     pub output_tokens: u64,
     /// Endpoint to ask.
     #[arg(long, value_name = "chat|completions", value_parser = endpoint, default_value = "chat")]

@@ -1,6 +1,7 @@
 //! Flags of `run`, and what they say as [`Settings`].
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
@@ -63,13 +64,18 @@ pub struct RunArgs {
     #[arg(long, value_name = "chat|completions", value_parser = endpoint, help_heading = "What")]
     endpoint: Option<Endpoint>,
     /// Tokens per prompt, chat template included [default: 128].
-    #[arg(long, value_name = "N", help_heading = "What")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>, value_name = "N", help_heading = "What")]
     input_tokens: Option<u64>,
     /// Tokens to ask for per answer [default: 64].
-    #[arg(long, value_name = "N", help_heading = "What")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>, value_name = "N", help_heading = "What")]
     output_tokens: Option<u64>,
     /// Sampling temperature [default: the engine's].
-    #[arg(long, value_name = "T", help_heading = "What")]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "T",
+        help_heading = "What"
+    )]
     temperature: Option<f64>,
     /// Further body fields as a JSON object; null removes one.
     #[arg(long, value_name = "JSON", help_heading = "What")]
@@ -88,10 +94,16 @@ pub struct RunArgs {
     tokenizer: Option<PathBuf>,
 
     /// Requests in flight, one point each; closed loop.
-    #[arg(long, value_name = "N,N", value_delimiter = ',', help_heading = "Load")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u32>, value_name = "N,N", value_delimiter = ',', help_heading = "Load")]
     concurrency: Option<Vec<u32>>,
     /// Requests per second, one point each; open loop.
-    #[arg(long, value_name = "R,R", value_delimiter = ',', help_heading = "Load")]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "R,R",
+        value_delimiter = ',',
+        help_heading = "Load"
+    )]
     rate: Option<Vec<f64>>,
     /// A rate that goes evenly from one to another over --duration; one point.
     #[arg(long, value_name = "FROM..TO", value_parser = ramp, help_heading = "Load")]
@@ -114,19 +126,19 @@ pub struct RunArgs {
     #[arg(long, value_name = "I/N", help_heading = "Load")]
     shard: Option<Shard>,
     /// Measured requests per point and arm [default: 100].
-    #[arg(long, value_name = "N", help_heading = "Load")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>, value_name = "N", help_heading = "Load")]
     requests: Option<u64>,
     /// Time in which measured requests are issued; the first limit reached ends a point.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
     duration: Option<Duration>,
     /// Warm-up requests per point and arm [default: the highest concurrency].
-    #[arg(long, value_name = "N", help_heading = "Load")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>, value_name = "N", help_heading = "Load")]
     warmup: Option<u64>,
     /// Spread the start of a closed loop's slots over this time.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
     stagger: Option<Duration>,
     /// Open loop: requests in flight at most [default: 1000].
-    #[arg(long, value_name = "N", help_heading = "Load")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u32>, value_name = "N", help_heading = "Load")]
     max_in_flight: Option<u32>,
     /// Open loop: what becomes of an arrival above it [default: drop].
     #[arg(long, value_name = "drop|wait", value_parser = over_limit, help_heading = "Load")]
@@ -135,30 +147,30 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Load")]
     no_reuse: bool,
     /// Seed of schedule and prompts [default: 1].
-    #[arg(long, value_name = "S", help_heading = "Load")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>, value_name = "S", help_heading = "Load")]
     seed: Option<u64>,
     /// Limits to judge by, such as ttft=200ms,tpot=50ms,e2e=5s,success=0.99,at=p95.
     #[arg(long, value_name = "SPEC", help_heading = "Load")]
     slo: Option<String>,
 
     /// Time to measure the instrument's own error after the points, or off [default: 3s].
-    #[arg(long, value_name = "TIME|off", value_parser = calibration, help_heading = "Load")]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME|off", value_parser = calibration, help_heading = "Load")]
     calibration: Option<Duration>,
     /// Time between samples of engine, processes and GPU [default: 1s].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Telemetry")]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = parse_duration, help_heading = "Telemetry")]
     telemetry_interval: Option<Duration>,
 
     /// Longest silence inside an answer [default: 60s].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     idle_timeout: Option<Duration>,
     /// Longest request [default: 900s].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     total_timeout: Option<Duration>,
     /// Longest point [default: 6h].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     point_timeout: Option<Duration>,
     /// What requests in flight get when a time limit ends a point [default: 30s].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     drain: Option<Duration>,
 
     /// Kernel receive stamps: where the kernel gives them, or never [default: auto].
@@ -322,6 +334,12 @@ pub const PATHS: [(&str, Path); 3] = [
     ("gateway", Path::Gateway),
     ("both", Path::Both),
 ];
+
+/// A whole number, 0 or more.
+pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| "write a whole number, 0 or more and not beyond all use".to_owned())
+}
 
 /// `off` is no time at all.
 fn calibration(text: &str) -> Result<Duration, String> {

@@ -129,6 +129,19 @@ pub fn check(config: &Resolved, faults: &mut Vec<String>) {
             format_duration(duration)
         ));
     }
+    let t = &config.timeouts;
+    for (name, limit) in [
+        ("connect", t.connect),
+        ("first_byte", t.first_byte),
+        ("idle", t.idle),
+        ("total", t.total),
+    ] {
+        if limit.is_zero() {
+            faults.push(format!(
+                "timeouts.{name} 0s: no request could end well; give the longest time that is bearable"
+            ));
+        }
+    }
     load::check(config, faults);
     load::check_size(config, faults);
     check_records(config, faults);
@@ -173,7 +186,7 @@ pub fn read_secret(source: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::super::Arrival;
-    use super::super::settings::{ArmSettings, Settings};
+    use super::super::settings::{ArmSettings, Settings, TimeoutSettings};
     use super::*;
 
     fn good() -> Settings {
@@ -245,6 +258,30 @@ mod tests {
                     ..good()
                 },
                 "load.rate inf",
+            ),
+            (
+                Settings {
+                    rate: Some(vec![1e-320]),
+                    ..good()
+                },
+                "from 0.0001 to 100000",
+            ),
+            (
+                Settings {
+                    timeouts: TimeoutSettings {
+                        idle: Some(Duration::ZERO),
+                        ..TimeoutSettings::default()
+                    },
+                    ..good()
+                },
+                "timeouts.idle 0s",
+            ),
+            (
+                Settings {
+                    calibration: Some(Duration::from_millis(1)),
+                    ..good()
+                },
+                "calibration.duration 1ms: give 200ms to 60s",
             ),
             (
                 Settings {

@@ -76,6 +76,8 @@ impl Workload {
                 format!("cannot be read ({e}); give the path of a JSONL file"),
             )
         })?;
+        // Editors put a byte order mark at the start of UTF-8; it is no part of the first line.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
         let mut lines = Vec::new();
         for (i, raw) in bytes.split(|&b| b == b'\n').enumerate() {
             let number = i + 1;
@@ -154,6 +156,13 @@ mod tests {
         let path = dir.path().join("w.jsonl");
         std::fs::write(&path, text).unwrap();
         Workload::read(&path).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_request() {
+        let w = read(b"\xef\xbb\xbf{\"prompt\":\"a\"}\n").unwrap();
+        assert_eq!(w.lines.len(), 1);
+        assert!(read(b"\xef\xbb\xbf").is_err());
     }
 
     #[test]

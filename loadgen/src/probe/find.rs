@@ -92,7 +92,17 @@ pub(super) async fn engine(options: &Options) -> Result<Engine, ProbeError> {
     .resolve(false)
     .map_err(|faults| ProbeError::Usage(faults.join("\n")))?;
     let process = process(&config, &target).await?;
-    let about = preflight::identify(&config, &target, served.as_ref()).await;
+    let pid = match &process {
+        Ok((tree, _)) => Ok(tree.root()),
+        Err(why) => Err(why.clone()),
+    };
+    let asked = engine::Asked {
+        target: &target,
+        key: key.as_deref(),
+        models: served.as_ref(),
+        process: &pid,
+    };
+    let about = engine::identify(&config, &asked).await;
     Ok(Engine {
         target,
         key,

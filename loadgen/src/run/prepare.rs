@@ -6,6 +6,7 @@ use inferscope_shared::record::SCHEMA_VERSION;
 use jiff::Timestamp;
 
 use super::RunError;
+use crate::artifacts::fingerprint::Fingerprint;
 use crate::artifacts::host;
 use crate::artifacts::layout::{Roots, RunDir};
 use crate::artifacts::manifest::{Calibration, Loadgen, Manifest, ManifestArm, PointRun};
@@ -88,7 +89,15 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
                 .to_owned(),
         ));
     }
+    let host = host::describe();
+    let loadgen = Loadgen {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        git: option_env!("INFERSCOPE_GIT").map(str::to_owned),
+    };
+    let gpu = (config.gpu == Gpu::None).then(|| "none".to_owned());
+    let engine = found.engine.clone();
     let manifest = Manifest {
+        fingerprint: Some(Fingerprint::of(&host, gpu.as_deref(), &engine, &loadgen)),
         schema_version: SCHEMA_VERSION,
         run_id: config.run_id.clone(),
         candidate_id: config.candidate_id.clone(),
@@ -96,11 +105,8 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         interrupted: false,
         finished: false,
         disk_error: None,
-        loadgen: Loadgen {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            git: option_env!("INFERSCOPE_GIT").map(str::to_owned),
-        },
-        host: host::describe(),
+        loadgen,
+        host,
         arms: config
             .arms
             .iter()
@@ -110,8 +116,8 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
                 kind: a.kind,
             })
             .collect(),
-        engine: found.engine.clone(),
-        gpu: (config.gpu == Gpu::None).then(|| "none".to_owned()),
+        engine,
+        gpu,
         config_sha256: None,
         schedule_sha256: None,
         prompts_sha256: None,

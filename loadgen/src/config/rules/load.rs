@@ -13,6 +13,9 @@ const MIN_BURSTINESS: f64 = 0.01;
 
 const MAX_RATE: f64 = 100_000.0;
 
+/// A slower rate than one request in three hours is a slip of the keyboard.
+const MIN_RATE: f64 = 0.000_1;
+
 /// Adds every fault of the load to `faults`.
 pub(super) fn check(config: &Resolved, faults: &mut Vec<String>) {
     let load = &config.load;
@@ -109,10 +112,10 @@ pub(super) fn check(config: &Resolved, faults: &mut Vec<String>) {
     }
 }
 
-const A_RATE: &str = "give requests per second above 0 and up to 100000";
+const A_RATE: &str = "give requests per second from 0.0001 to 100000";
 
 fn is_rate(rate: f64) -> bool {
-    rate > 0.0 && rate <= MAX_RATE
+    (MIN_RATE..=MAX_RATE).contains(&rate)
 }
 
 fn check_shape(load: &Load, fault: &mut impl FnMut(String)) {

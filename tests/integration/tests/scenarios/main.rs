@@ -5,6 +5,7 @@ mod captures;
 mod clients;
 mod dialects;
 mod endings;
+mod evidence;
 mod faults;
 mod framing;
 mod gates;
