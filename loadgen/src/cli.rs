@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 use calibrate_args::{CalibrateArgs, ExactServerArgs};
 use probe_args::ProbeArgs;
-use run_args::RunArgs;
+use run_args::{PlanArgs, RunArgs};
 
 /// Load generator that measures LLM serving, its own error included, and decides whether a run
 /// can be believed.
@@ -47,6 +47,9 @@ Examples:
     loadgen run -c configs/experiment.yaml --seed 7
   An engine that was just started, as a black box:
     loadgen probe http://127.0.0.1:8000
+  Before a run:
+    loadgen doctor -c configs/experiment.yaml
+    loadgen plan -c configs/experiment.yaml --offline --assume-latency 2s
   Look at a run again, offline:
     loadgen show RUN        loadgen validate RUN        loadgen report RUN
 
@@ -58,8 +61,10 @@ Exit codes: 0 valid, 1 run failed, 2 usage or configuration, 3 INVALID, 4 INCONC
 pub enum Command {
     /// Run a measurement.
     Run(RunArgs),
-    /// Say what a run would send, without sending it.
-    Plan(RunArgs),
+    /// Say what a run would send and how long it takes, without sending it.
+    Plan(PlanArgs),
+    /// Check everything that a run needs, and send each arm one tiny request.
+    Doctor(RunArgs),
     /// Measure the instrument's own error on this machine, at a load of your choice.
     Calibrate(CalibrateArgs),
     /// The server of a calibration; ends with its standard input.

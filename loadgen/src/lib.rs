@@ -14,6 +14,7 @@ pub mod calibration;
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod doctor;
 pub mod drive;
 pub mod plan;
 pub mod preflight;

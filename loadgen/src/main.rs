@@ -11,13 +11,14 @@ use loadgen::artifacts::layout::RunDir;
 use loadgen::calibration::{command, server};
 use loadgen::cli::calibrate_args::{CalibrateArgs, ExactServerArgs};
 use loadgen::cli::probe_args::ProbeArgs;
-use loadgen::cli::run_args::RunArgs;
+use loadgen::cli::run_args::{PlanArgs, RunArgs};
 use loadgen::cli::{Cli, Command, OfRun};
 use loadgen::client::open_files;
 use loadgen::config::file;
 use loadgen::config::settings::Settings;
+use loadgen::doctor;
 use loadgen::probe::{self, ProbeError};
-use loadgen::run::{self, Done, RunError};
+use loadgen::run::{self, Done, RunError, outline};
 use loadgen::show::{self, Shown};
 
 fn main() -> ExitCode {
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         None => measure(&cli.run),
         Some(Command::Run(args)) => measure(&args),
         Some(Command::Plan(args)) => plan(&args),
+        Some(Command::Doctor(args)) => doctor(&args),
         Some(Command::Calibrate(args)) => calibrate(&args),
         Some(Command::ExactServer(args)) => exact_server(args),
         Some(Command::Show { of, request }) => look(&of, |run, json| match &request {
@@ -67,12 +69,17 @@ fn is_usage(error: &anyhow::Error) -> bool {
         )
 }
 
-fn prepare(args: &RunArgs) -> anyhow::Result<(tokio::runtime::Runtime, run::Prepared)> {
+/// What file and flags say together.
+fn settings(args: &RunArgs) -> Result<Settings, RunError> {
     let file = match &args.config {
         Some(path) => file::read(path).map_err(|e| RunError::Usage(e.to_string()))?,
         None => Settings::default(),
     };
-    let settings = args.settings_over(file);
+    Ok(args.settings_over(file))
+}
+
+fn prepare(args: &RunArgs) -> anyhow::Result<(tokio::runtime::Runtime, run::Prepared)> {
+    let settings = settings(args)?;
     let runtime = runtime()?;
     let prepared = runtime.block_on(run::prepare(settings))?;
     Ok((runtime, prepared))
@@ -98,10 +105,39 @@ fn exact_server(args: ExactServerArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-fn plan(args: &RunArgs) -> anyhow::Result<u8> {
-    let (_, prepared) = prepare(args)?;
-    say(run::describe_plan(&prepared).as_bytes())?;
-    Ok(0)
+/// Tells what a run would be; what it would be refused for now follows on standard error.
+fn plan(args: &PlanArgs) -> anyhow::Result<u8> {
+    let settings = settings(&args.run)?;
+    let outline = outline::outline(settings, args.offline, args.assume_latency);
+    let outline = runtime()?.block_on(outline)?;
+    if args.run.json {
+        say(format!("{:#}\n", serde_json::to_value(&outline)?).as_bytes())?;
+    } else {
+        say(outline.text().as_bytes())?;
+    }
+    match outline.faults {
+        Some(faults) if !faults.is_empty() => {
+            Err(RunError::Usage(format!("not ready to run:\n{}", faults.join("\n"))).into())
+        }
+        _ => Ok(0),
+    }
+}
+
+fn doctor(args: &RunArgs) -> anyhow::Result<u8> {
+    let settings = settings(args)?;
+    let (found, results) = runtime()?.block_on(doctor::examine(settings))?;
+    let written = found.write(&results);
+    if args.json {
+        say(format!("{:#}\n", serde_json::to_value(&found)?).as_bytes())?;
+    } else {
+        say(found.text().as_bytes())?;
+    }
+    match written {
+        Ok(path) if !args.json => say(format!("written: {}\n", path.display()).as_bytes())?,
+        Ok(_) => {}
+        Err(e) => eprintln!("loadgen: {}: cannot be written ({e})", results.display()),
+    }
+    Ok(found.exit_code())
 }
 
 fn measure(args: &RunArgs) -> anyhow::Result<u8> {

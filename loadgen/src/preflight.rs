@@ -3,7 +3,7 @@
 //! Each fault is one line: the object, its value, the remedy. What passes is also what the run
 //! needs later: keys read, the engine's kind found out, the gateway's records within reach.
 
-mod engine;
+pub(crate) mod engine;
 mod secrets;
 
 use std::path::Path;
@@ -147,7 +147,7 @@ pub async fn check(config: &Resolved, run: &RunDir) -> Result<Found, Faults> {
 ///
 /// # Errors
 /// A sentence, when nobody answers.
-async fn check_engine(target: &Target) -> Result<(), String> {
+pub(crate) async fn check_engine(target: &Target) -> Result<(), String> {
     let path = target.path("/v1/models");
     match simple::ask(target, Method::GET, &path, None, None, LIMIT).await {
         Ok(_) => Ok(()),
@@ -178,7 +178,7 @@ fn check_output(run: &RunDir, faults: &mut Vec<String>) {
 }
 
 /// Every connection of a point must find a file, and so must the idle ones of the other arms.
-fn check_open_files(config: &Resolved, faults: &mut Vec<String>) {
+pub(crate) fn check_open_files(config: &Resolved, faults: &mut Vec<String>) {
     let load = &config.load;
     let (name, highest) = match load.arrival {
         Arrival::Closed => (
@@ -196,7 +196,7 @@ fn check_open_files(config: &Resolved, faults: &mut Vec<String>) {
 }
 
 /// Tries to write where a directory is or would be, and leaves nothing behind.
-fn writable(dir: &Path) -> std::io::Result<()> {
+pub(crate) fn writable(dir: &Path) -> std::io::Result<()> {
     let existing = dir
         .ancestors()
         .find(|d| d.exists())
@@ -213,10 +213,10 @@ fn writable(dir: &Path) -> std::io::Result<()> {
     std::fs::remove_file(&probe)
 }
 
-type ArmFound = (Target, Option<String>, Option<Value>);
+pub(crate) type ArmFound = (Target, Option<String>, Option<Value>);
 
 /// The arm must answer, take the key and serve the model.
-async fn check_arm(config: &Resolved, arm: &Arm) -> Result<ArmFound, String> {
+pub(crate) async fn check_arm(config: &Resolved, arm: &Arm) -> Result<ArmFound, String> {
     let name = &arm.name;
     let target = Target::parse(&arm.url).map_err(|e| format!("arms.{name}.url {e}"))?;
     let key = match &arm.api_key {

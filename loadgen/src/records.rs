@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::Method;
 use inferscope_shared::clock::MonoNs;
+use inferscope_shared::record::gateway::Header;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -97,6 +98,25 @@ impl Source {
                 "gateway_records {text}: {e}; give http://ADMIN/records with the gateway's admin.addr"
             )),
         }
+    }
+
+    /// The boot that the source's stamps are of, by its header line.
+    pub async fn boot_id(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct First {
+            header: Header,
+        }
+        let text = match self {
+            Self::File(path) => {
+                let mut first = String::new();
+                let mut start = BufReader::new(File::open(path).ok()?).take(FIRST_LINE_BYTES);
+                start.read_line(&mut first).ok()?;
+                first
+            }
+            Self::Ring { .. } => self.fetch().await.ok()?,
+        };
+        let first: First = serde_json::from_str(text.lines().next()?).ok()?;
+        Some(first.header.boot_id)
     }
 
     /// Copies the run's records to `to`, waiting up to `budget` until each id in `wanted` has one.

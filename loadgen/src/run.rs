@@ -4,6 +4,7 @@
 //! set of raw files: an interruption, a dead engine or missing gateway records shorten what is in
 //! them and are named there, and the analysis reads the files like any other run's.
 
+pub mod outline;
 mod prepare;
 
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ use crate::telemetry::sampler::When;
 use crate::telemetry::sources::{Engine, Sources};
 use crate::token_check;
 
-pub use prepare::{Prepared, describe_plan, prepare};
+pub use prepare::{Prepared, prepare, settle};
 
 /// Why a run gave no result.
 #[derive(Debug, Error)]

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::synthetic::Synthetic;
 use crate::artifacts::manifest::Manifest;
 use crate::attribution::Attribution;
+use crate::doctor::Examination;
 use crate::drive::lag::ClientMetrics;
 use crate::gates::Validation;
 use crate::measure::aggregate::Aggregate;
@@ -33,6 +34,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ("aggregate", schema::<Aggregate>()),
         ("attribution", schema::<Attribution>()),
         ("client_metrics", schema::<ClientMetrics>()),
+        ("doctor", schema::<Examination>()),
         ("gpu_metrics", schema::<Line<GpuSample>>()),
         ("manifest", schema::<Manifest>()),
         ("process_metrics", schema::<Line<ProcessSample>>()),

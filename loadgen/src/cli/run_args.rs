@@ -191,6 +191,20 @@ pub struct RunArgs {
     pub json: bool,
 }
 
+/// Flags of `plan`.
+#[derive(Debug, Clone, Args)]
+pub struct PlanArgs {
+    /// Those of the run.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Ask nobody: neither arms nor engine need to be there.
+    #[arg(long)]
+    pub offline: bool,
+    /// What one request takes, to estimate the time of a closed loop.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub assume_latency: Option<Duration>,
+}
+
 impl RunArgs {
     /// What the flags say, laid over a file.
     #[must_use]

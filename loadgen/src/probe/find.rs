@@ -13,7 +13,7 @@ use crate::client::simple;
 use crate::client::target::Target;
 use crate::config::settings::{ArmSettings, Path, Settings};
 use crate::config::{Resolved, rules};
-use crate::preflight;
+use crate::preflight::engine;
 use crate::telemetry::process::{Tree, find};
 use crate::telemetry::sources;
 

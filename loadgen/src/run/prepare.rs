@@ -15,7 +15,7 @@ use crate::config::settings::Settings;
 use crate::config::{Arrival, EngineKind, Gpu, Resolved};
 use crate::plan::prompts::Vocabulary;
 use crate::plan::workload::Workload;
-use crate::plan::{Plan, body, calibrate};
+use crate::plan::{Plan, calibrate};
 use crate::preflight::{self, Found};
 use crate::token_check::local::Local;
 
@@ -32,11 +32,11 @@ pub struct Prepared {
     pub(super) run: RunDir,
 }
 
-/// Checks the settings against the rules and the world, and lays out the plan. Writes nothing.
+/// Reads the workload and resolves the settings: everything that needs nobody to be asked.
 ///
 /// # Errors
 /// [`RunError::Usage`] with every fault found.
-pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
+pub fn settle(settings: Settings) -> Result<(Resolved, Option<Workload>), RunError> {
     let usage = |e: &dyn ToString| RunError::Usage(e.to_string());
     let workload = match &settings.workload {
         Some(path) => Some(Workload::read(path).map_err(|e| usage(&e))?),
@@ -58,6 +58,31 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
     {
         config.load.requests = Some(w.lines.len() as u64);
     }
+    Ok((config, workload))
+}
+
+/// A plan without a measured request is a fault of the settings.
+///
+/// # Errors
+/// [`RunError::Usage`], when there is none.
+pub(super) fn too_few(plan: &Plan) -> Result<(), RunError> {
+    let mut points = plan.points.iter();
+    if points.all(|p| p.arrivals.len() as u64 <= p.warmup) {
+        return Err(RunError::Usage(
+            "load: no measured request fits; raise requests or duration, or lower warmup"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks the settings against the rules and the world, and lays out the plan. Writes nothing.
+///
+/// # Errors
+/// [`RunError::Usage`] with every fault found.
+pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
+    let usage = |e: &dyn ToString| RunError::Usage(e.to_string());
+    let (mut config, workload) = settle(settings)?;
     let tokenizer = config.prompts.tokenizer.as_deref().map(Local::open);
     let tokenizer = tokenizer.transpose().map_err(RunError::Usage)?;
     let run = Roots::new(&config.results_dir).run(&config.run_id);
@@ -79,16 +104,7 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         calibrate::calibrate(&config, target, key).await
     };
     let plan = Plan::new(&config, vocabulary, workload).map_err(RunError::Usage)?;
-    if plan
-        .points
-        .iter()
-        .all(|p| p.arrivals.len() as u64 <= p.warmup)
-    {
-        return Err(RunError::Usage(
-            "load: no measured request fits; raise requests or duration, or lower warmup"
-                .to_owned(),
-        ));
-    }
+    too_few(&plan)?;
     let host = host::describe();
     let loadgen = Loadgen {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -153,38 +169,4 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         manifest,
         run,
     })
-}
-
-/// What a plan would send, for `loadgen plan`.
-#[must_use]
-pub fn describe_plan(prepared: &Prepared) -> String {
-    let mut out = String::new();
-    for point in &prepared.plan.points {
-        let measured = point.planned.map_or_else(
-            || "until its time is up".to_owned(),
-            |n| format!("{n} measured"),
-        );
-        let last = point.arrivals.last().and_then(|a| a.offset_ns);
-        let time = last.map_or_else(String::new, |ns| {
-            format!(", last at {:.1} s", ns as f64 / 1e9)
-        });
-        let output = point
-            .arrivals
-            .iter()
-            .fold(0, |sum: u64, a| sum.saturating_add(a.output_tokens));
-        let input = point.arrivals.iter().try_fold(0, |sum: u64, a| {
-            a.prompt_tokens.map(|n| sum.saturating_add(n))
-        });
-        let input = input.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
-        out.push_str(&format!(
-            "{}: {} warm-up, {measured}{time}; at most {input} prompt and {output} output tokens\n",
-            point.id, point.warmup
-        ));
-    }
-    if let Some(first) = prepared.plan.points.first() {
-        let arrival = first.arrivals.first().map_or(0, |a| a.seq);
-        let id = body::request_id(&prepared.config.run_id, &first.id, arrival);
-        out.push_str(&format!("first request id: {id}\n"));
-    }
-    out
 }

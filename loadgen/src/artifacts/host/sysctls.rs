@@ -82,6 +82,28 @@ pub fn read() -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
+    /// `UPDATE_DOCS=1 cargo test -p loadgen sysctls` rewrites the table.
+    #[test]
+    fn the_decision_lists_every_setting_with_its_reason() {
+        const BEGIN: &str =
+            "<!-- sysctls: written from loadgen/src/artifacts/host/sysctls.rs -->\n";
+        const END: &str = "<!-- end of sysctls -->";
+        let mut rows = "| kernel setting | why it is noted |\n| --- | --- |\n".to_owned();
+        for (name, why) in SYSCTLS {
+            rows.push_str(&format!("| `{name}` | {why} |\n"));
+        }
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../docs/adr/0012-fingerprint.md");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (stored, after) = rest.split_once(END).unwrap();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, format!("{before}{BEGIN}{rows}{END}{after}")).unwrap();
+        } else {
+            assert_eq!(stored, rows, "run with UPDATE_DOCS=1");
+        }
+    }
+
     #[test]
     fn what_is_there_is_read_under_its_own_name() {
         let all = read();

@@ -1,5 +1,6 @@
 //! Scenarios over the built binaries, one module per behaviour.
 
+mod before;
 mod calibrated;
 mod captures;
 mod clients;
