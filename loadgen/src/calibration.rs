@@ -163,6 +163,7 @@ fn adapt(like: &Resolved, shape: &Shape, url: &str) -> Resolved {
     config.timeouts.idle = answer;
     config.timeouts.total = answer;
     config.timeouts.drain = answer;
+    config.timeouts.point = shape.longest() + MARGIN;
     config
 }
 

@@ -312,8 +312,7 @@ fn known(rounds: u32) -> Measured {
             kind: EngineKind::Vllm,
             name: Some("vllm".to_owned()),
             version: Some("0.32".to_owned()),
-            model: None,
-            flags: Vec::new(),
+            ..ManifestEngine::default()
         },
         lengths: Calibration {
             prompt_tokens: "vllm_tokenize".to_owned(),
