@@ -18,6 +18,7 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::artifacts::fingerprint::Fingerprint;
 use crate::artifacts::inventory;
 use crate::artifacts::layout::RunDir;
 use crate::artifacts::manifest::{Artifact, Manifest, StopReason};
@@ -204,6 +205,7 @@ pub async fn drive(prepared: Prepared) -> Result<Done, RunError> {
     let cards = manifest.telemetry.iter().find(|s| s.source == "gpu");
     manifest.gpu = manifest.gpu.or(cards.and_then(|s| s.subject.clone()));
     note(written, &run.raw());
+    manifest.fingerprint = Some(Fingerprint::of(&manifest));
 
     let written = writer.finish();
     manifest.kernel_clock = Some(written.kernel_clock);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::manifest::{Host, Loadgen, ManifestEngine};
+use super::manifest::Manifest;
 
 /// Hashes over what must be equal to compare two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -24,9 +24,16 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of a machine, its graphics cards, an engine and a load generator.
+    /// Of what a manifest says of machine, graphics cards, engine and load generator.
     #[must_use]
-    pub fn of(host: &Host, gpu: Option<&str>, engine: &ManifestEngine, loadgen: &Loadgen) -> Self {
+    pub fn of(manifest: &Manifest) -> Self {
+        let Manifest {
+            host,
+            gpu,
+            engine,
+            loadgen,
+            ..
+        } = manifest;
         let host_sha256 = hash(&json!({
             "cpu": host.cpu,
             "cores": host.cores,
@@ -70,36 +77,31 @@ fn hash(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::synthetic::Synthetic;
 
     #[test]
     fn a_hash_changes_with_what_matters_and_with_nothing_else() {
-        let loadgen = Loadgen {
-            version: "1".to_owned(),
-            git: None,
+        let of = |change: &dyn Fn(&mut Manifest)| {
+            let mut manifest = Synthetic::new(1).manifest;
+            change(&mut manifest);
+            Fingerprint::of(&manifest)
         };
-        let engine = ManifestEngine::default();
-        let of =
-            |host: &Host, engine: &ManifestEngine| Fingerprint::of(host, None, engine, &loadgen);
-        let host = Host::default();
-        let base = of(&host, &engine);
-        let rebooted = Host {
-            boot_id: Some("b".to_owned()),
-            open_files: Some(7),
-            ..Host::default()
-        };
-        assert_eq!(of(&rebooted, &engine), base);
-        let other = Host {
-            kernel: Some("6.1".to_owned()),
-            ..Host::default()
-        };
-        let changed = of(&other, &engine);
-        assert_ne!(changed.host_sha256, base.host_sha256);
-        assert_ne!(changed.sha256, base.sha256);
-        assert_eq!(changed.engine_sha256, base.engine_sha256);
-        let flagged = ManifestEngine {
-            flags: vec!["--enforce-eager".to_owned()],
-            ..ManifestEngine::default()
-        };
-        assert_ne!(of(&host, &flagged).engine_sha256, base.engine_sha256);
+        let base = of(&|_| {});
+        let rebooted = of(&|m| {
+            m.host.boot_id = Some("b".to_owned());
+            m.host.open_files = Some(7);
+            m.run_id = "other".to_owned();
+        });
+        assert_eq!(rebooted, base);
+        let other_kernel = of(&|m| m.host.kernel = Some("6.1".to_owned()));
+        assert_ne!(other_kernel.host_sha256, base.host_sha256);
+        assert_ne!(other_kernel.sha256, base.sha256);
+        assert_eq!(other_kernel.engine_sha256, base.engine_sha256);
+        let flagged = of(&|m| m.engine.flags = vec!["--enforce-eager".to_owned()]);
+        assert_ne!(flagged.engine_sha256, base.engine_sha256);
+        assert_ne!(
+            of(&|m| m.gpu = Some("card".to_owned())).host_sha256,
+            base.host_sha256
+        );
     }
 }

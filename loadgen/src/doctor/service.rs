@@ -6,7 +6,6 @@ use http::Method;
 use inferscope_shared::openai::{self, StreamState};
 use inferscope_shared::record::request::EventKind;
 use inferscope_shared::sse;
-use nvml_wrapper::Nvml;
 use serde_json::json;
 
 use super::Findings;
@@ -19,7 +18,9 @@ use crate::plan::calibrate;
 use crate::preflight::{self, engine};
 use crate::records::Source;
 use crate::telemetry::engine::{fetch, names_of, parse};
-use crate::telemetry::sources;
+use crate::telemetry::gpu::Cards;
+use crate::telemetry::sampler::Source as _;
+use crate::telemetry::{SourceReport, sources};
 
 /// Time for one tiny answer; a cold engine may take long for it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -299,14 +300,15 @@ async fn gpu(config: &Resolved, f: &mut Findings) {
         return f.ok("GPU", "none, by the configuration");
     }
     let found = tokio::task::spawn_blocking(|| {
-        let nvml = Nvml::init().map_err(|e| e.to_string())?;
-        nvml.device_count().map_err(|e| e.to_string())
+        let cards = Cards::open(Cards::named_library().as_deref(), None)?;
+        let mut report = SourceReport::default();
+        cards.describe(&mut report);
+        Ok::<_, String>(report.subject.unwrap_or_default())
     });
     let remedy = "GPU gates stay undecided; write gpu: none if there is none";
     match found.await {
-        Ok(Ok(0)) => f.warn("GPU", "NVML knows no card", remedy),
-        Ok(Ok(cards)) => f.ok("GPU", format!("{cards} by NVML")),
-        Ok(Err(why)) => f.warn("GPU", format!("NVML: {why}"), remedy),
+        Ok(Ok(cards)) => f.ok("GPU", cards),
+        Ok(Err(why)) => f.warn("GPU", why, remedy),
         Err(e) => f.warn("GPU", e.to_string(), remedy),
     }
 }

@@ -105,15 +105,8 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
     };
     let plan = Plan::new(&config, vocabulary, workload).map_err(RunError::Usage)?;
     too_few(&plan)?;
-    let host = host::describe();
-    let loadgen = Loadgen {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        git: option_env!("INFERSCOPE_GIT").map(str::to_owned),
-    };
-    let gpu = (config.gpu == Gpu::None).then(|| "none".to_owned());
-    let engine = found.engine.clone();
-    let manifest = Manifest {
-        fingerprint: Some(Fingerprint::of(&host, gpu.as_deref(), &engine, &loadgen)),
+    let mut manifest = Manifest {
+        fingerprint: None,
         schema_version: SCHEMA_VERSION,
         run_id: config.run_id.clone(),
         candidate_id: config.candidate_id.clone(),
@@ -121,8 +114,11 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         interrupted: false,
         finished: false,
         disk_error: None,
-        loadgen,
-        host,
+        loadgen: Loadgen {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            git: option_env!("INFERSCOPE_GIT").map(str::to_owned),
+        },
+        host: host::describe(),
         arms: config
             .arms
             .iter()
@@ -132,8 +128,8 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
                 kind: a.kind,
             })
             .collect(),
-        engine,
-        gpu,
+        engine: found.engine.clone(),
+        gpu: (config.gpu == Gpu::None).then(|| "none".to_owned()),
         config_sha256: None,
         schedule_sha256: None,
         prompts_sha256: None,
@@ -161,6 +157,7 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
             .collect(),
         artifacts: Vec::new(),
     };
+    manifest.fingerprint = Some(Fingerprint::of(&manifest));
     Ok(Prepared {
         config,
         plan,
