@@ -559,6 +559,7 @@ fn manifest(points: Vec<PointRun>) -> Manifest {
         schedule_sha256: None,
         prompts_sha256: None,
         fingerprint: None,
+        tokenizer_sha256: None,
         seed: 7,
         calibration: Calibration {
             prompt_tokens: "vllm_tokenize".to_owned(),

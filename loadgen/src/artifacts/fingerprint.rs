@@ -17,7 +17,7 @@ pub struct Fingerprint {
     pub sha256: String,
     /// Processor, cores, kernel and its settings, limits, graphics cards.
     pub host_sha256: String,
-    /// Kind, version, model, flags and settings of the engine.
+    /// Kind, version, model, flags and settings of the engine; the local tokenizer.
     pub engine_sha256: String,
     /// Version and commit of loadgen.
     pub loadgen_sha256: String,
@@ -32,6 +32,7 @@ impl Fingerprint {
             gpu,
             engine,
             loadgen,
+            tokenizer_sha256,
             ..
         } = manifest;
         let host_sha256 = hash(&json!({
@@ -58,6 +59,7 @@ impl Fingerprint {
             "max_model_len": engine.max_model_len,
             "flags": engine.flags,
             "settings": engine.settings,
+            "tokenizer": tokenizer_sha256,
         }));
         let loadgen_sha256 = hash(&json!({"version": loadgen.version, "git": loadgen.git}));
         Self {

@@ -53,6 +53,9 @@ pub struct Manifest {
     /// Hashes over what must be equal to compare two runs.
     #[serde(default)]
     pub fingerprint: Option<Fingerprint>,
+    /// Over the `tokenizer.json` of `prompts.tokenizer`; null when none is configured.
+    #[serde(default)]
+    pub tokenizer_sha256: Option<String>,
     /// Seed of schedule and prompts.
     pub seed: u64,
     /// How prompt lengths were fixed.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::RunError;
 use crate::artifacts::fingerprint::Fingerprint;
 use crate::artifacts::host;
+use crate::artifacts::inventory;
 use crate::artifacts::layout::{Roots, RunDir};
 use crate::artifacts::manifest::{Calibration, Loadgen, Manifest, ManifestArm, PointRun};
 use crate::client::target::redact;
@@ -106,7 +107,6 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
     let plan = Plan::new(&config, vocabulary, workload).map_err(RunError::Usage)?;
     too_few(&plan)?;
     let mut manifest = Manifest {
-        fingerprint: None,
         schema_version: SCHEMA_VERSION,
         run_id: config.run_id.clone(),
         candidate_id: config.candidate_id.clone(),
@@ -133,6 +133,12 @@ pub async fn prepare(settings: Settings) -> Result<Prepared, RunError> {
         config_sha256: None,
         schedule_sha256: None,
         prompts_sha256: None,
+        fingerprint: None,
+        tokenizer_sha256: config
+            .prompts
+            .tokenizer
+            .as_deref()
+            .and_then(|path| inventory::sha256_of(path).ok()),
         seed: config.seed,
         calibration,
         kernel_clock: None,
