@@ -1,10 +1,12 @@
-//! Getting the gateway's records of a run, from its record file or from its admin port.
+//! Getting the gateway's records of a run, from its record file or from its admin port. A file of
+//! any length is copied line by line; what the ring holds is bounded by the gateway.
 //!
 //! A record is written when its request is settled, which is a moment after the client has read
 //! the last byte; so the last ones are waited for, within a budget. Lines are copied as they are,
 //! the header line included: it carries the boot id and the drop count that the join needs.
 
-use std::collections::BTreeSet;
+mod ids;
+
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,8 +18,12 @@ use inferscope_shared::record::gateway::Header;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::analysis::AnalysisError;
+use crate::analysis::lines::Lines;
 use crate::client::simple;
 use crate::client::target::Target;
+
+pub use ids::Ids;
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// A first line that is longer than this is no header.
@@ -42,7 +48,7 @@ pub enum Source {
 }
 
 /// What collecting gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Collected {
     /// Records of this run.
     pub records: u64,
@@ -127,76 +133,54 @@ impl Source {
     pub async fn collect(
         &self,
         run_id: &str,
-        wanted: BTreeSet<String>,
+        wanted: &Ids,
         budget: Duration,
         to: &Path,
     ) -> Result<Collected, CollectError> {
         let give_up = MonoNs::now().plus(budget);
-        let mut best: Option<(Vec<String>, u64)> = None;
+        let mut best: Option<Collected> = None;
         loop {
-            match (self.lines(run_id).await, &best) {
-                (Ok(lines), _) => {
-                    let found: BTreeSet<_> = lines.iter().filter_map(|l| client_id(l)).collect();
-                    let missing = wanted.iter().filter(|id| !found.contains(id.as_str()));
-                    let missing = missing.count() as u64;
-                    drop(found);
-                    best = Some((lines, missing));
-                    if missing == 0 {
-                        break;
+            let over = MonoNs::now() >= give_up;
+            match self.copy(run_id, wanted, to).await {
+                Ok(collected) => {
+                    best = Some(collected);
+                    if collected.missing == 0 {
+                        return Ok(collected);
                     }
                 }
-                (Err(why), None) if MonoNs::now() >= give_up => {
-                    return Err(CollectError::Source(why));
+                Err(CollectError::Disk(e)) => {
+                    let _ = std::fs::remove_file(to);
+                    return Err(CollectError::Disk(e));
                 }
-                (Err(_), _) => {}
+                Err(e) if over && best.is_none() => return Err(e),
+                Err(CollectError::Source(_)) => {}
             }
-            if MonoNs::now() >= give_up {
-                break;
+            match best {
+                Some(collected) if over => return Ok(collected),
+                _ => tokio::time::sleep(POLL_EVERY).await,
             }
-            tokio::time::sleep(POLL_EVERY).await;
         }
-        let (lines, missing) = best.unwrap_or_default();
-        let records = copy(&lines, to).map_err(CollectError::Disk)?;
-        Ok(Collected { records, missing })
     }
 
-    /// The header lines and the run's records, as they are.
-    async fn lines(&self, run_id: &str) -> Result<Vec<String>, String> {
-        let prefix = format!("{run_id}.");
-        let keep = |line: &str| match serde_json::from_str::<Line<'_>>(line) {
-            Ok(Line {
-                header: Some(_), ..
-            }) => true,
-            Ok(Line {
-                client_request_id: Some(id),
-                ..
-            }) => id.starts_with(&prefix),
-            // A line that is still being written, or a request of somebody else.
-            Ok(_) | Err(_) => false,
-        };
+    /// Copies what the source has now: header lines and the run's records, as they are.
+    async fn copy(&self, run_id: &str, wanted: &Ids, to: &Path) -> Result<Collected, CollectError> {
+        let mut copy = Copy::beside(to, run_id, wanted).map_err(CollectError::Disk)?;
         match self {
             Self::File(path) => {
-                let read = || -> io::Result<Vec<String>> {
-                    let mut lines = Vec::new();
-                    for line in BufReader::new(File::open(path)?).lines() {
-                        let line = line?;
-                        if keep(&line) {
-                            lines.push(line);
-                        }
-                    }
-                    Ok(lines)
-                };
-                read().map_err(|e| format!("{}: {e}", path.display()))
+                let source = |e: AnalysisError| CollectError::Source(e.to_string());
+                let mut lines = Lines::open(path).map_err(source)?;
+                while lines.step().map_err(source)?.is_some() {
+                    copy.take(lines.text()).map_err(CollectError::Disk)?;
+                }
             }
             Self::Ring { .. } => {
-                let text = self.fetch().await?;
-                Ok(text
-                    .lines()
-                    .filter(|l| keep(l))
-                    .map(str::to_owned)
-                    .collect())
+                let text = self.fetch().await.map_err(CollectError::Source)?;
+                for line in text.lines() {
+                    copy.take(line).map_err(CollectError::Disk)?;
+                }
             }
         }
+        copy.finish(to).map_err(CollectError::Disk)
     }
 
     async fn fetch(&self) -> Result<String, String> {
@@ -239,31 +223,66 @@ fn looks_like_records(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Writes beside the final name and renames, so that no half copy is taken for all there was.
-/// Returns the number of records.
-fn copy(lines: &[String], to: &Path) -> io::Result<u64> {
-    let beside = to.with_extension("tmp");
-    let write = || -> io::Result<u64> {
-        let mut out = BufWriter::new(File::create(&beside)?);
-        let mut records = 0;
-        for line in lines {
-            out.write_all(line.as_bytes())?;
-            out.write_all(b"\n")?;
-            records += u64::from(client_id(line).is_some());
-        }
-        out.flush()?;
-        std::fs::rename(&beside, to)?;
-        Ok(records)
-    };
-    write().inspect_err(|_| {
-        let _ = std::fs::remove_file(&beside);
-    })
+/// A copy that grows beside its final name, so that no half of one is taken for all there was.
+struct Copy<'a> {
+    prefix: String,
+    wanted: &'a Ids,
+    found: Ids,
+    records: u64,
+    beside: PathBuf,
+    out: BufWriter<File>,
 }
 
-fn client_id(line: &str) -> Option<std::borrow::Cow<'_, str>> {
-    serde_json::from_str::<Line<'_>>(line)
-        .ok()
-        .and_then(|l| l.client_request_id)
+impl<'a> Copy<'a> {
+    fn beside(to: &Path, run_id: &str, wanted: &'a Ids) -> io::Result<Self> {
+        let beside = to.with_extension("tmp");
+        Ok(Self {
+            prefix: format!("{run_id}."),
+            wanted,
+            found: Ids::default(),
+            records: 0,
+            out: BufWriter::new(File::create(&beside)?),
+            beside,
+        })
+    }
+
+    /// Copies a line if it is a header or one of the run's. Others are requests of somebody else,
+    /// or not written to their end yet.
+    fn take(&mut self, line: &str) -> io::Result<()> {
+        let line = line.trim_end();
+        let Ok(parsed) = serde_json::from_str::<Line<'_>>(line) else {
+            return Ok(());
+        };
+        let id = parsed.client_request_id.as_deref();
+        let of_run = id.filter(|id| id.starts_with(&self.prefix));
+        if parsed.header.is_none() && of_run.is_none() {
+            return Ok(());
+        }
+        if let Some(id) = of_run {
+            self.records += 1;
+            if self.wanted.contains(id) {
+                self.found.add(id);
+            }
+        }
+        self.out.write_all(line.as_bytes())?;
+        self.out.write_all(b"\n")
+    }
+
+    fn finish(mut self, to: &Path) -> io::Result<Collected> {
+        self.out.flush()?;
+        std::fs::rename(&self.beside, to)?;
+        Ok(Collected {
+            records: self.records,
+            missing: self.wanted.len().saturating_sub(self.found.len()),
+        })
+    }
+}
+
+impl Drop for Copy<'_> {
+    fn drop(&mut self) {
+        // Not there any more once it has its final name.
+        let _ = std::fs::remove_file(&self.beside);
+    }
 }
 
 #[cfg(test)]
@@ -286,9 +305,9 @@ mod tests {
         let source = Source::open(file.to_str().unwrap(), "r1").await.unwrap();
         let to = dir.path().join("copy.jsonl");
         let wanted = ["r1.direct.c1.0", "r1.direct.c1.1", "r1.direct.c1.2"];
-        let wanted = wanted.into_iter().map(str::to_owned).collect();
+        let wanted: Ids = wanted.into_iter().collect();
         let got = source
-            .collect("r1", wanted, Duration::ZERO, &to)
+            .collect("r1", &wanted, Duration::ZERO, &to)
             .await
             .unwrap();
         assert_eq!(
@@ -347,7 +366,7 @@ mod tests {
         let to = dir.path().join("copy.jsonl");
         std::fs::create_dir(&to).unwrap();
         let error = source
-            .collect("r1", BTreeSet::new(), Duration::ZERO, &to)
+            .collect("r1", &Ids::default(), Duration::ZERO, &to)
             .await
             .unwrap_err();
         assert!(matches!(error, CollectError::Disk(_)), "{error}");

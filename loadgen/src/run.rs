@@ -7,8 +7,7 @@
 pub mod outline;
 mod prepare;
 
-use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +17,7 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::analysis::lines::Lines;
 use crate::artifacts::fingerprint::Fingerprint;
 use crate::artifacts::inventory;
 use crate::artifacts::layout::RunDir;
@@ -32,7 +32,7 @@ use crate::drive::{self, Arm, Gauges, Session, feed, lag, timer};
 use crate::plan::Plan;
 use crate::preflight::Found;
 use crate::progress::Progress;
-use crate::records::CollectError;
+use crate::records::{CollectError, Ids};
 use crate::telemetry::sampler::When;
 use crate::telemetry::sources::{Engine, Sources};
 use crate::token_check;
@@ -407,7 +407,7 @@ async fn collect_records(
     source
         .collect(
             &config.run_id,
-            wanted,
+            &wanted,
             config.timeouts.records,
             &run.gateway_records(),
         )
@@ -416,7 +416,7 @@ async fn collect_records(
 }
 
 /// Ids of requests that the gateway answered, by the records just written.
-fn answered_through_gateway(config: &Resolved, run: &RunDir) -> io::Result<BTreeSet<String>> {
+fn answered_through_gateway(config: &Resolved, run: &RunDir) -> io::Result<Ids> {
     #[derive(serde::Deserialize)]
     struct Line {
         arm: String,
@@ -429,13 +429,12 @@ fn answered_through_gateway(config: &Resolved, run: &RunDir) -> io::Result<BTree
         .filter(|a| a.kind == ArmKind::Gateway)
         .map(|a| a.name.as_str())
         .collect();
-    let mut ids = BTreeSet::new();
-    for line in BufReader::new(std::fs::File::open(run.requests())?).lines() {
-        let Ok(line) = serde_json::from_str::<Line>(&line?) else {
-            continue;
-        };
+    let mut ids = Ids::default();
+    let mut lines = Lines::open(&run.requests()).map_err(io::Error::other)?;
+    while let Some(at) = lines.read::<Line>().map_err(io::Error::other)? {
+        let line = at.value;
         if line.status.is_some() && gateway.contains(&line.arm.as_str()) {
-            ids.insert(line.request_id);
+            ids.add(&line.request_id);
         }
     }
     Ok(ids)

@@ -8,6 +8,7 @@
 pub mod delta;
 pub mod gateway;
 pub mod request;
+pub mod schema;
 
 /// Version of the record and artifact schemas; raised together with an ADR.
 pub const SCHEMA_VERSION: u32 = 1;

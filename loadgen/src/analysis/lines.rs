@@ -45,12 +45,12 @@ impl Lines {
         })
     }
 
-    /// The next value; `None` at the end. A last line without a line end that is no JSON was
-    /// being written when its writer was killed, and is left out.
+    /// Goes to the next line that is not blank and returns its offset; `None` at the end. The line
+    /// itself is [`Lines::text`].
     ///
     /// # Errors
-    /// When the file cannot be read, or a whole line is not a `T`.
-    pub fn read<T: DeserializeOwned>(&mut self) -> Result<Option<At<T>>, AnalysisError> {
+    /// When the file cannot be read.
+    pub fn step(&mut self) -> Result<Option<u64>, AnalysisError> {
         loop {
             self.buffer.clear();
             let offset = self.offset;
@@ -63,21 +63,32 @@ impl Lines {
             }
             self.offset += length as u64;
             self.number += 1;
-            if self.buffer.trim().is_empty() {
-                continue;
+            if !self.buffer.trim().is_empty() {
+                return Ok(Some(offset));
             }
-            if self.number == 1 {
-                self.check_version()?;
-            }
-            return match serde_json::from_str(&self.buffer) {
-                Ok(value) => Ok(Some(At { offset, value })),
-                Err(_) if !self.buffer.ends_with('\n') => Ok(None),
-                Err(e) => Err(AnalysisError::Line {
-                    path: self.path.clone(),
-                    line: self.number,
-                    why: e.to_string(),
-                }),
-            };
+        }
+    }
+
+    /// The next value; `None` at the end. A last line without a line end that is no JSON was
+    /// being written when its writer was killed, and is left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a whole line is not a `T`.
+    pub fn read<T: DeserializeOwned>(&mut self) -> Result<Option<At<T>>, AnalysisError> {
+        let Some(offset) = self.step()? else {
+            return Ok(None);
+        };
+        if self.number == 1 {
+            self.check_version()?;
+        }
+        match serde_json::from_str(&self.buffer) {
+            Ok(value) => Ok(Some(At { offset, value })),
+            Err(_) if !self.buffer.ends_with('\n') => Ok(None),
+            Err(e) => Err(AnalysisError::Line {
+                path: self.path.clone(),
+                line: self.number,
+                why: e.to_string(),
+            }),
         }
     }
 

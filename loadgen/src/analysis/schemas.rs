@@ -5,8 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
+use inferscope_shared::record::schema;
 use serde_json::Value;
 
 use super::synthetic::Synthetic;
@@ -21,26 +20,18 @@ use crate::telemetry::gpu::GpuSample;
 use crate::telemetry::process::ProcessSample;
 use crate::telemetry::sampler::Line;
 
-fn schema<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings
-        .into_generator()
-        .into_root_schema_for::<T>()
-        .to_value()
-}
-
 fn all() -> Vec<(&'static str, Value)> {
     vec![
-        ("aggregate", schema::<Aggregate>()),
-        ("attribution", schema::<Attribution>()),
-        ("client_metrics", schema::<ClientMetrics>()),
-        ("doctor", schema::<Examination>()),
-        ("gpu_metrics", schema::<Line<GpuSample>>()),
-        ("manifest", schema::<Manifest>()),
-        ("process_metrics", schema::<Line<ProcessSample>>()),
-        ("server_metrics", schema::<Line<Snapshot>>()),
-        ("probe", schema::<crate::probe::Report>()),
-        ("validation", schema::<Validation>()),
+        ("aggregate", schema::of::<Aggregate>()),
+        ("attribution", schema::of::<Attribution>()),
+        ("client_metrics", schema::of::<ClientMetrics>()),
+        ("doctor", schema::of::<Examination>()),
+        ("gpu_metrics", schema::of::<Line<GpuSample>>()),
+        ("manifest", schema::of::<Manifest>()),
+        ("process_metrics", schema::of::<Line<ProcessSample>>()),
+        ("server_metrics", schema::of::<Line<Snapshot>>()),
+        ("probe", schema::of::<crate::probe::Report>()),
+        ("validation", schema::of::<Validation>()),
     ]
 }
 
@@ -103,7 +94,7 @@ fn what_an_analysis_writes_fits_its_schema() {
     }
     let mut wrong = serde_json::to_value(&Synthetic::new(3).analyze().validation).unwrap();
     wrong["status"] = "FINE".into();
-    let validator = jsonschema::validator_for(&schema::<Validation>()).unwrap();
+    let validator = jsonschema::validator_for(&schema::of::<Validation>()).unwrap();
     assert!(
         !validator.is_valid(&wrong),
         "the schema refuses what is no verdict"

@@ -362,6 +362,8 @@ impl Synthetic {
                     .count() as u64
             };
             (point.warmup, point.planned) = (of(Phase::Warmup), Some(of(Phase::Measure)));
+            let rows = self.rows.iter().filter(|r| r.point_id == point.point_id);
+            point.end_ns = point.end_ns.max(rows.filter_map(|r| r.end_ns).max());
         }
     }
 
@@ -469,6 +471,7 @@ fn client(points: &[PointRun]) -> Vec<ClientMetrics> {
             loop_cpu_seconds: 0.1 * i as f64,
             loop_run_wait_seconds: Some(0.0),
             in_flight: 1,
+            writer_backlog_bytes: 0,
             threads: Vec::new(),
             cgroup: None,
             tcp: Some(TcpUse {

@@ -1,13 +1,16 @@
 //! The thread that turns finished exchanges into lines on disk.
 //!
 //! Interpreting an answer costs more than reading it, so it happens here and not on the
-//! measuring thread, as does converting the kernel's stamps. Lines are flushed at least every half second: a run that is killed keeps all
-//! requests that had finished by then. A disk that cannot be written ends the run with an error
-//! but never stops the measurement.
+//! measuring thread, as does converting the kernel's stamps. Lines are flushed at least every half
+//! second: a run that is killed keeps all requests that had finished by then. A disk that cannot be written ends the run with an error
+//! but never stops the measurement, and one that is too slow never makes it wait: answers wait for
+//! the disk in a bounded amount of memory, and one that finds no room there is let go and recorded
+//! as failed by the client (`writer_backlog`).
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,6 +32,12 @@ use crate::plan::{Plan, body};
 use crate::token_check::KeptTexts;
 
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
+
+/// Bytes of answers that may wait for the disk.
+const BACKLOG_BYTES: u64 = 256 << 20;
+
+/// `error_kind` of an answer that found no room to wait in.
+pub const BACKLOG: &str = "writer_backlog";
 
 /// An exchange that is over.
 #[derive(Debug)]
@@ -53,7 +62,10 @@ pub struct Finished {
 
 /// What a sink hands over.
 pub(crate) enum Message {
-    Finished(Finished),
+    Finished {
+        finished: Finished,
+        room: Room,
+    },
     Dropped {
         point: usize,
         arrival: usize,
@@ -67,12 +79,38 @@ pub(crate) enum Message {
 /// A sink, and what takes its messages instead of a [`Writer`].
 pub(crate) fn channel() -> (Sink, Receiver<Message>) {
     let (sender, receiver) = mpsc::channel();
-    (Sink(sender), receiver)
+    let backlog = Arc::new(Backlog {
+        bytes: AtomicU64::new(0),
+        most: BACKLOG_BYTES,
+    });
+    (Sink { sender, backlog }, receiver)
 }
 
 /// Hands evidence to the writer; never blocks.
 #[derive(Debug, Clone)]
-pub struct Sink(Sender<Message>);
+pub struct Sink {
+    sender: Sender<Message>,
+    backlog: Arc<Backlog>,
+}
+
+/// Answers that wait for the disk.
+#[derive(Debug)]
+struct Backlog {
+    bytes: AtomicU64,
+    most: u64,
+}
+
+/// What an answer takes in the backlog; free again when dropped.
+pub(crate) struct Room {
+    backlog: Arc<Backlog>,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.backlog.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -82,8 +120,21 @@ impl std::fmt::Debug for Message {
 
 impl Sink {
     /// A request that was sent.
-    pub fn finished(&self, finished: Finished) {
-        self.send(Message::Finished(finished));
+    pub fn finished(&self, mut finished: Finished) {
+        let held = |exchange: &Exchange| exchange.held_bytes() as u64;
+        let mut bytes = held(&finished.exchange);
+        let waiting = self.backlog.bytes.load(Ordering::Relaxed);
+        if waiting.saturating_add(bytes) > self.backlog.most {
+            finished.exchange.let_go(
+                BACKLOG,
+                "answers came faster than the disk takes them, and too many waited".to_owned(),
+            );
+            bytes = held(&finished.exchange);
+        }
+        self.backlog.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let backlog = Arc::clone(&self.backlog);
+        let room = Room { backlog, bytes };
+        self.send(Message::Finished { finished, room });
     }
 
     /// An arrival that was not.
@@ -103,7 +154,8 @@ impl Sink {
     }
 
     /// A second of the client's own state.
-    pub fn client_metrics(&self, line: ClientMetrics) {
+    pub fn client_metrics(&self, mut line: ClientMetrics) {
+        line.writer_backlog_bytes = self.backlog.bytes.load(Ordering::Relaxed);
         self.send(Message::ClientMetrics(line));
     }
 
@@ -114,7 +166,7 @@ impl Sink {
 
     /// The writer outlives all sinks; if it is gone all the same, [`Writer::finish`] says why.
     fn send(&self, message: Message) {
-        let _ = self.0.send(message);
+        let _ = self.sender.send(message);
     }
 }
 
@@ -206,7 +258,8 @@ impl Files {
         loop {
             let rest = flush_at.saturating_duration_since(Instant::now());
             match messages.recv_timeout(rest) {
-                Ok(Message::Finished(finished)) => {
+                Ok(Message::Finished { finished, room }) => {
+                    drop(room);
                     let point = finished.point;
                     let record = record(finished, config, plan, clock, kept);
                     observed[point].push(&record);
@@ -366,3 +419,6 @@ fn dropped(
         events: Events::default(),
     }
 }
+
+#[cfg(test)]
+mod tests;

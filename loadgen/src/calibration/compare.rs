@@ -63,7 +63,9 @@ pub(crate) fn start(
             let mut comparison = Comparison::default();
             loop {
                 match messages.recv_timeout(TICK_EVERY) {
-                    Ok(Message::Finished(finished)) => comparison.push(finished, &plan, &clock),
+                    Ok(Message::Finished { finished, .. }) => {
+                        comparison.push(finished, &plan, &clock);
+                    }
                     Ok(Message::Dropped { .. } | Message::ClientMetrics(_)) => {}
                     Err(RecvTimeoutError::Timeout) => clock.tick(),
                     Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break,

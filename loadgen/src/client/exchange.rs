@@ -152,6 +152,23 @@ impl Exchange {
         exchange
     }
 
+    /// Memory that it takes, roughly.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.body.capacity()
+            + self.marks.capacity() * size_of::<Mark>()
+            + self.fold.held_bytes()
+    }
+
+    /// Lets the answer go and keeps its stamps.
+    pub fn let_go(&mut self, kind: &'static str, message: String) {
+        self.body = Vec::new();
+        self.marks = Vec::new();
+        self.fold = Fold::default();
+        self.ending = Ending::Broken { kind, message };
+    }
+
     fn piece(&mut self, bytes: &[u8], read: Arrival) {
         self.body.extend_from_slice(bytes);
         self.marks.push(Mark {

@@ -64,6 +64,14 @@ impl Fold {
         self.state.texts()
     }
 
+    /// Memory behind what was folded.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.kept.capacity()
+            + self.reads.capacity() * size_of::<Arrival>()
+            + self.end_offset.capacity() * size_of::<u64>()
+            + self.tokens.capacity() * size_of::<Option<u64>>()
+    }
+
     /// Takes the next piece of the decoded body and the read that brought it.
     pub fn push(&mut self, bytes: &[u8], read: Arrival) {
         let before = self.bytes;

@@ -43,6 +43,9 @@ pub struct ClientMetrics {
     pub loop_run_wait_seconds: Option<f64>,
     /// Requests in flight at `t_ns`.
     pub in_flight: u64,
+    /// Answers that wait for the disk.
+    #[serde(default)]
+    pub writer_backlog_bytes: u64,
     /// What each thread has used so far.
     #[serde(default)]
     pub threads: Vec<ThreadUse>,
@@ -146,6 +149,7 @@ fn line(gauges: &Gauges, lags: &mut [u64]) -> ClientMetrics {
         loop_cpu_seconds: cpu_seconds(ClockId::ThreadCPUTime),
         loop_run_wait_seconds: None,
         in_flight: gauges.in_flight.load(Ordering::Relaxed),
+        writer_backlog_bytes: 0,
         threads: Vec::new(),
         cgroup: None,
         tcp: None,

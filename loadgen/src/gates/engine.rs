@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::rules::SUCCESS_RATE;
 use super::{Blame, Facts, Finding, GateStatus};
 use crate::artifacts::manifest::StopReason;
+use crate::artifacts::writer::BACKLOG;
 use crate::measure::point::PointMeasure;
 use inferscope_shared::definitions::arithmetic::fraction;
 
@@ -125,7 +126,7 @@ pub(super) fn success_rate(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
             .blaming(Blame::Client)
             .remedied_by(
                 "most of them are the client's own limits: raise load.max_in_flight or the \
-                 limit of open files (ulimit -n), or lower the load",
+                 limit of open files (ulimit -n), write to a faster disk, or lower the load",
             )
     } else {
         Finding::new(GateStatus::Fail, evidence)
@@ -135,6 +136,6 @@ pub(super) fn success_rate(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
 
 /// Requests that the client itself did not send or could not connect, for want of room.
 fn own_limits(errors: &BTreeMap<String, u64>) -> u64 {
-    const OWN: [&str; 3] = ["max_in_flight", "client_limit", "client_panic"];
+    const OWN: [&str; 4] = ["max_in_flight", "client_limit", "client_panic", BACKLOG];
     OWN.iter().filter_map(|kind| errors.get(*kind)).sum::<u64>()
 }

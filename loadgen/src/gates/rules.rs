@@ -161,8 +161,8 @@ const RECORDS: &[Rule] = &[
     },
     Rule {
         id: "timing_complete",
-        needs: "requests.jsonl",
-        measures: "ok answers whose stamps are all there and in order",
+        needs: "requests.jsonl, manifest.json",
+        measures: "ok answers whose stamps are all there, in order and inside their point",
         threshold: Some(1.0),
         unit: "1",
         passes: "all of them",

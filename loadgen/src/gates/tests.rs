@@ -182,6 +182,21 @@ fn a_missing_or_reordered_stamp_is_the_instruments_fault() {
         "{}",
         reordered.evidence
     );
+
+    let mut it = Synthetic::new(20);
+    it.manifest.points[0].start_ns = it.rows[5].dispatched_ns;
+    let early = gate(&it, "timing_complete", DIRECT);
+    assert_eq!(
+        (early.status, early.measured),
+        (GateStatus::Fail, Some(0.8))
+    );
+    assert!(
+        early
+            .evidence
+            .contains("r1.direct.c1.1: intended_ns lies before the point began"),
+        "{}",
+        early.evidence
+    );
 }
 
 #[test]
@@ -391,6 +406,7 @@ fn failures_of_the_clients_own_making_point_at_the_client() {
     for (kind, blame) in [
         ("max_in_flight", Blame::Client),
         ("client_limit", Blame::Client),
+        ("writer_backlog", Blame::Client),
         ("http_503", Blame::Engine),
     ] {
         let mut it = Synthetic::new(20);

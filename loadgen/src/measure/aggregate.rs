@@ -149,6 +149,10 @@ pub struct Throughput {
     pub requests_per_s: Option<f64>,
     /// Their completion tokens per second; null when one of them has no exact count.
     pub output_tokens_per_s: Option<f64>,
+    /// The highest rate of output tokens over any whole second inside the window, or over the
+    /// window itself; null where that has none.
+    #[serde(default)]
+    pub peak_output_tokens_per_s: Option<f64>,
 }
 
 /// What was completed within the limits.
@@ -196,7 +200,7 @@ pub struct SloCheck {
 }
 
 /// Token counts of measured answers that ended ok.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tokens {
     /// Of prompts.
     pub prompt: TokenCount,
@@ -204,6 +208,9 @@ pub struct Tokens {
     pub completion: TokenCount,
     /// Events that carried output.
     pub output_events: u64,
+    /// Completion tokens per event that carried output, over the answers with an exact count.
+    #[serde(default)]
+    pub per_event: Option<f64>,
 }
 
 /// A sum that says what it is a sum of.

@@ -64,10 +64,17 @@ impl Share {
 
 impl Evidence {
     /// A measured answer that ended ok, and what its request asked for.
-    pub(super) fn ok(&mut self, record: &RequestRecord, asked: Lengths, open_loop: bool) {
+    pub(super) fn ok(
+        &mut self,
+        record: &RequestRecord,
+        asked: Lengths,
+        open_loop: bool,
+        point: Span,
+    ) {
         let id = &record.request_id;
+        let fault = timing_fault(record, open_loop, point);
         self.timed
-            .add(timing_fault(record, open_loop).map(|why| move || format!("{id}: {why}")));
+            .add(fault.map(|why| move || format!("{id}: {why}")));
         let uncounted = record.tokens_source == TokensSource::Unknown;
         self.counted
             .add(uncounted.then_some(|| format!("{id} has no token count")));
@@ -85,8 +92,11 @@ impl Evidence {
     }
 }
 
-/// What is missing or out of order among the stamps of an answer that ended ok.
-fn timing_fault(record: &RequestRecord, open_loop: bool) -> Option<String> {
+/// First and last instant of a point, where its manifest entry says so.
+pub(super) type Span = (Option<MonoNs>, Option<MonoNs>);
+
+/// What is missing, out of order or outside its point among the stamps of an answer that ended ok.
+fn timing_fault(record: &RequestRecord, open_loop: bool, point: Span) -> Option<String> {
     let has_output = record.first_output_ns.is_some();
     let stamps = [
         ("intended_ns", record.intended_ns, open_loop),
@@ -112,6 +122,12 @@ fn timing_fault(record: &RequestRecord, open_loop: bool) -> Option<String> {
         };
         if let Some((earlier, _)) = before.filter(|(_, t)| at < *t) {
             return Some(format!("{name} lies before {earlier}"));
+        }
+        if point.0.is_some_and(|start| at < start) {
+            return Some(format!("{name} lies before the point began"));
+        }
+        if point.1.is_some_and(|end| at > end) {
+            return Some(format!("{name} lies after the point ended"));
         }
         before = Some((name, at));
     }

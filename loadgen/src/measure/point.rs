@@ -7,7 +7,7 @@ use inferscope_shared::definitions::arithmetic::fraction;
 use inferscope_shared::record::request::{Outcome, Phase, RequestRecord};
 
 use super::aggregate::{Connections, Point, Requests, Tokens, Warmup, Window};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, Span};
 use super::judge::Judge;
 use super::rates::Completions;
 use super::series::{Series, between_ms};
@@ -45,6 +45,7 @@ pub struct PointBuilder {
     id: String,
     arm: String,
     load: LoadValue,
+    span: Span,
     judge: Option<Judge>,
     requests: Requests,
     errors: BTreeMap<String, u64>,
@@ -67,6 +68,7 @@ impl PointBuilder {
             id: run.point_id.clone(),
             arm: run.arm.clone(),
             load: run.load,
+            span: (run.start_ns, run.end_ns),
             judge: slo.map(|slo| Judge::new(slo, spill)),
             requests: Requests::default(),
             errors: BTreeMap::new(),
@@ -152,7 +154,7 @@ impl PointBuilder {
         }
         self.tokens.prompt.add(record.prompt_tokens);
         self.tokens.completion.add(record.completion_tokens);
-        self.evidence.ok(record, asked, open);
+        self.evidence.ok(record, asked, open, self.span);
     }
 
     /// The point's numbers.
@@ -162,6 +164,9 @@ impl PointBuilder {
         let window = self.instants.window(open);
         let rates = self.completions.rates(window, open);
         self.tokens.output_events = self.series.output_events;
+        let counted = Some(self.series.counted_events).filter(|&events| events > 0);
+        let sum = self.tokens.completion.sum;
+        self.tokens.per_event = sum.zip(counted).map(|(sum, n)| sum as f64 / n as f64);
         let connections = Connections {
             reuse_fraction: fraction(
                 self.connections.reused,

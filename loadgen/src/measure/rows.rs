@@ -14,13 +14,12 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Takes a record.
-    pub fn add(&mut self, seq: u64) {
-        let before = self.ranges.range(..=seq).next_back();
-        let before = before.map(|(&first, &last)| (first, last));
+    /// Takes a record; false when its number had been there before.
+    pub fn add(&mut self, seq: u64) -> bool {
+        let before = self.at_or_below(seq);
         if before.is_some_and(|(_, last)| last >= seq) {
             self.repeated += 1;
-            return;
+            return false;
         }
         self.found += 1;
         let first = match before {
@@ -29,6 +28,18 @@ impl Rows {
         };
         let after = seq.checked_add(1).and_then(|it| self.ranges.remove(&it));
         self.ranges.insert(first, after.unwrap_or(seq));
+        true
+    }
+
+    /// Whether there is a record with this number.
+    #[must_use]
+    pub fn contains(&self, seq: u64) -> bool {
+        self.at_or_below(seq).is_some_and(|(_, last)| last >= seq)
+    }
+
+    fn at_or_below(&self, seq: u64) -> Option<(u64, u64)> {
+        let range = self.ranges.range(..=seq).next_back();
+        range.map(|(&first, &last)| (first, last))
     }
 
     /// Records with a sequence number of their own.
@@ -56,11 +67,10 @@ mod tests {
     #[test]
     fn rows_in_about_their_order_are_one_range() {
         let mut rows = Rows::default();
-        (0..10_000_u64).for_each(|i| rows.add(i ^ 3));
+        (0..10_000_u64).for_each(|i| assert!(rows.add(i ^ 3)));
         assert_eq!((rows.found(), rows.at_least()), (10_000, 10_000));
         assert_eq!(rows.ranges.len(), 1);
-        rows.add(u64::MAX);
-        rows.add(u64::MAX);
+        assert!(rows.add(u64::MAX) && !rows.add(u64::MAX));
         assert_eq!((rows.repeated, rows.at_least()), (1, u64::MAX));
     }
 
@@ -71,10 +81,12 @@ mod tests {
             let mut set = HashSet::new();
             let mut repeated = 0;
             for seq in seqs {
-                rows.add(seq);
-                repeated += u64::from(!set.insert(seq));
+                let new = set.insert(seq);
+                prop_assert_eq!(rows.add(seq), new);
+                repeated += u64::from(!new);
             }
             prop_assert_eq!((rows.found(), rows.repeated), (set.len() as u64, repeated));
+            prop_assert!((0..60).all(|seq| rows.contains(seq) == set.contains(&seq)));
             prop_assert_eq!(rows.at_least(), set.iter().max().map_or(0, |m| m + 1));
         }
     }

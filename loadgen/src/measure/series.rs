@@ -59,6 +59,8 @@ pub(crate) struct Series {
     answers_with_kernel_gaps: usize,
     answers_with_reads: usize,
     pub output_events: u64,
+    /// Those of answers with an exact count.
+    pub counted_events: u64,
 }
 
 impl Series {
@@ -84,6 +86,7 @@ impl Series {
             answers_with_kernel_gaps: 0,
             answers_with_reads: 0,
             output_events: 0,
+            counted_events: 0,
         }
     }
 
@@ -161,6 +164,9 @@ impl Series {
             .map(|(event, _)| event)
             .collect();
         self.output_events += outputs.len() as u64;
+        if record.completion_tokens.is_some() {
+            self.counted_events += outputs.len() as u64;
+        }
         if outputs.len() < 2 {
             return;
         }

@@ -2,6 +2,7 @@
 
 mod distribution;
 mod load;
+mod panel;
 mod waterfall;
 
 pub(super) use waterfall::chosen;

@@ -4,7 +4,7 @@ use crate::measure::aggregate::Aggregate;
 
 const HEAD: &str = "run_id,point_id,arm,load_kind,load_value,metric,unit,n,mean,std,min,p50,\
     p50_low,p50_high,p90,p95,p99,max,planned,ok,failed,incomplete,dropped,requests_per_s,\
-    output_tokens_per_s,goodput_per_s,success_rate,slo_met\n";
+    output_tokens_per_s,peak_output_tokens_per_s,tokens_per_event,goodput_per_s,success_rate,slo_met\n";
 
 /// The table; an undefined value is an empty field.
 #[must_use]
@@ -43,6 +43,8 @@ pub fn summary(aggregate: &Aggregate) -> String {
                 r.dropped.to_string(),
                 number(point.throughput.requests_per_s),
                 number(point.throughput.output_tokens_per_s),
+                number(point.throughput.peak_output_tokens_per_s),
+                number(point.tokens.per_event),
                 number(point.goodput.as_ref().and_then(|g| g.requests_per_s)),
                 number(point.success_rate),
                 met.map_or_else(String::new, |m| m.to_string()),

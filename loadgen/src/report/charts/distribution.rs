@@ -1,5 +1,6 @@
 //! Distributions of TTFT and ITL: the share of values at or below each value, a panel per load.
 
+use super::panel::Panel;
 use super::{Anchor, Canvas, MARGIN, WIDTH, arms, head, legend, line_class};
 use crate::analysis::Analysis;
 use crate::measure::aggregate::Point;
@@ -89,18 +90,20 @@ fn draw(analysis: &Analysis, kind: &Kind) -> Option<String> {
     let width = (WIDTH - 2.0 * MARGIN) / columns as f64;
     let top = top + 40.0;
     for (index, load) in loads.iter().enumerate() {
-        let frame = Frame {
+        let top = top + (index / columns) as f64 * PANEL_HEIGHT + 24.0;
+        let panel = Panel {
             left: MARGIN + (index % columns) as f64 * width + 44.0,
             right: MARGIN + (index % columns + 1) as f64 * width - 14.0,
-            top: top + (index / columns) as f64 * PANEL_HEIGHT + 24.0,
+            top,
+            bottom: top + PLOT_HEIGHT,
         };
-        let axis = Axis::log(low.max(FLOOR_MS), high, frame.left, frame.right);
+        let axis = Axis::log(low.max(FLOOR_MS), high, panel.left, panel.right);
         let curves: Vec<_> = series
             .iter()
             .filter(|(p, _)| p.load.label() == *load)
             .copied()
             .collect();
-        frame.draw(&mut canvas, analysis, kind, axis, (load, &curves));
+        draw_panel(&panel, &mut canvas, analysis, kind, axis, (load, &curves));
     }
     let height = top + loads.len().div_ceil(columns) as f64 * PANEL_HEIGHT + 8.0;
     let description = series
@@ -117,80 +120,60 @@ fn median(kind: &Kind, point: &Point) -> String {
         .map_or_else(|| "undefined".to_owned(), short)
 }
 
-struct Frame {
-    left: f64,
-    right: f64,
-    top: f64,
-}
-
-impl Frame {
-    fn draw(
-        &self,
-        canvas: &mut Canvas,
-        analysis: &Analysis,
-        kind: &Kind,
-        x: Axis,
-        (load, curves): (&str, &[Curve<'_>]),
-    ) {
-        let bottom = self.top + PLOT_HEIGHT;
-        let y = |share: f64| bottom - share * PLOT_HEIGHT;
+fn draw_panel(
+    panel: &Panel,
+    canvas: &mut Canvas,
+    analysis: &Analysis,
+    kind: &Kind,
+    x: Axis,
+    (load, curves): (&str, &[Curve<'_>]),
+) {
+    let Panel {
+        left,
+        right,
+        top,
+        bottom,
+    } = *panel;
+    let y = |share: f64| bottom - share * PLOT_HEIGHT;
+    panel.captions(canvas, &panel_title(load), kind.x_label);
+    for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
+        panel.level(canvas, y(share), &format!("{:.0} %", share * 100.0));
+    }
+    for tick in x.ticks(((right - left) / 55.0) as usize) {
+        let at = x.at(tick);
+        canvas.line((at, top), (at, bottom), "grid");
         canvas.text(
-            self.left,
-            self.top - 10.0,
-            Anchor::Start,
-            "panel ink",
-            &panel_title(load),
+            at,
+            bottom + 16.0,
+            Anchor::Middle,
+            "small soft",
+            &tick_label(tick),
         );
-        for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
-            canvas.line((self.left, y(share)), (self.right, y(share)), "grid");
-            let label = format!("{:.0} %", share * 100.0);
-            canvas.text(
-                self.left - 6.0,
-                y(share) + 4.0,
-                Anchor::End,
-                "small soft",
-                &label,
-            );
+    }
+    panel.base(canvas);
+    for (index, arm) in arms(analysis).iter().enumerate() {
+        let Some((point, curve)) = curves.iter().find(|(p, _)| p.arm == *arm) else {
+            continue;
+        };
+        // A step function: it rises at each value.
+        let mut line = Vec::with_capacity(curve.len() * 2);
+        let mut share = 0.0;
+        for &(value, next) in *curve {
+            line.push((x.at(value), y(share)));
+            line.push((x.at(value), y(next)));
+            share = next;
         }
-        for tick in x.ticks(((self.right - self.left) / 55.0) as usize) {
-            let at = x.at(tick);
-            canvas.line((at, self.top), (at, bottom), "grid");
-            canvas.text(
-                at,
-                bottom + 16.0,
-                Anchor::Middle,
-                "small soft",
-                &tick_label(tick),
-            );
-        }
-        canvas.line((self.left, bottom), (self.right, bottom), "axis");
-        let middle = f64::midpoint(self.left, self.right);
-        canvas.text(middle, bottom + 34.0, Anchor::Middle, "soft", kind.x_label);
-
-        for (index, arm) in arms(analysis).iter().enumerate() {
-            let Some((point, curve)) = curves.iter().find(|(p, _)| p.arm == *arm) else {
-                continue;
-            };
-            // A step function: it rises at each value.
-            let mut line = Vec::with_capacity(curve.len() * 2);
-            let mut share = 0.0;
-            for &(value, next) in *curve {
-                line.push((x.at(value), y(share)));
-                line.push((x.at(value), y(next)));
-                share = next;
-            }
-            line.push((self.right, y(1.0)));
-            canvas.polyline(&line, &line_class(index));
-            let note = format!("{arm} p50 {} ms", median(kind, point));
-            let class = format!("small f{}", index % 4);
-            let (at, anchor) = if index % 2 == 0 {
-                (self.left, Anchor::Start)
-            } else {
-                (self.right, Anchor::End)
-            };
-            let y = bottom + 54.0 + (index / 2) as f64 * 15.0;
-            canvas.text(at, y, anchor, &class, &note);
-        }
+        line.push((right, y(1.0)));
+        canvas.polyline(&line, &line_class(index));
+        let note = format!("{arm} p50 {} ms", median(kind, point));
+        let class = format!("small f{}", index % 4);
+        let (at, anchor) = if index % 2 == 0 {
+            (left, Anchor::Start)
+        } else {
+            (right, Anchor::End)
+        };
+        let y = bottom + 54.0 + (index / 2) as f64 * 15.0;
+        canvas.text(at, y, anchor, &class, &note);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Throughput and goodput over the load, arms beside each other.
 
+use super::panel::Panel;
 use super::{Anchor, Canvas, MARGIN, WIDTH, arms, head, legend, line_class};
 use crate::analysis::Analysis;
 use crate::config::LoadKind;
@@ -39,97 +40,77 @@ pub(super) fn throughput(analysis: &Analysis) -> Option<String> {
     let goodput: Value = |p| p.goodput.as_ref().and_then(|g| g.requests_per_s);
     let tokens: Value = |p| p.throughput.output_tokens_per_s;
     let mut panel = |left: f64, title: &str, solid: Value, dotted: Option<Value>| {
-        let frame = Frame {
+        let panel = Panel {
             left: left + 56.0,
             right: left + width - 16.0,
             top: top + 56.0,
+            bottom: top + 56.0 + PLOT_HEIGHT,
         };
-        frame.draw(&mut canvas, analysis, (title, x_label), solid, dotted);
+        panel.captions(&mut canvas, title, x_label);
+        draw_panel(&panel, &mut canvas, analysis, solid, dotted);
     };
     panel(MARGIN, "requests/s", requests, limits.then_some(goodput));
     panel(MARGIN + width, "output tokens/s", tokens, None);
     Some(canvas.finish(HEIGHT, "Throughput over load", &description(points)))
 }
 
-struct Frame {
-    left: f64,
-    right: f64,
-    top: f64,
-}
+fn draw_panel(
+    panel: &Panel,
+    canvas: &mut Canvas,
+    analysis: &Analysis,
+    solid: Value,
+    dotted: Option<Value>,
+) {
+    let Panel {
+        left,
+        right,
+        top,
+        bottom,
+    } = *panel;
+    let points = &analysis.aggregate.points;
+    let values = points
+        .iter()
+        .flat_map(|p| [solid(p), dotted.and_then(|d| d(p))]);
+    let y = Axis::linear(values.flatten().fold(0.0, f64::max), bottom, top);
+    for tick in y.ticks(5) {
+        panel.level(canvas, y.at(tick), &tick_label(tick));
+    }
+    panel.base(canvas);
 
-impl Frame {
-    fn draw(
-        &self,
-        canvas: &mut Canvas,
-        analysis: &Analysis,
-        (title, x_label): (&str, &str),
-        solid: Value,
-        dotted: Option<Value>,
-    ) {
-        let points = &analysis.aggregate.points;
-        let bottom = self.top + PLOT_HEIGHT;
-        let values = points
+    // Loads stand at equal distances: a ladder is read step by step, whatever its steps.
+    let mut loads: Vec<f64> = points.iter().map(|p| p.load.value.unwrap_or(0.0)).collect();
+    loads.sort_unstable_by(f64::total_cmp);
+    loads.dedup();
+    let slot = (right - left) / loads.len() as f64;
+    let x = |load: f64| {
+        let index = loads.iter().position(|&l| l == load).unwrap_or(0);
+        left + slot * (index as f64 + 0.5)
+    };
+    for &load in &loads {
+        let label = points
             .iter()
-            .flat_map(|p| [solid(p), dotted.and_then(|d| d(p))]);
-        let y = Axis::linear(values.flatten().fold(0.0, f64::max), bottom, self.top);
-        canvas.text(
-            self.left,
-            self.top - 14.0,
-            Anchor::Start,
-            "panel ink",
-            title,
-        );
-        for tick in y.ticks(5) {
-            let at = y.at(tick);
-            canvas.line((self.left, at), (self.right, at), "grid");
-            canvas.text(
-                self.left - 8.0,
-                at + 4.0,
-                Anchor::End,
-                "small soft",
-                &tick_label(tick),
-            );
-        }
-        canvas.line((self.left, bottom), (self.right, bottom), "axis");
-
-        // Loads stand at equal distances: a ladder is read step by step, whatever its steps.
-        let mut loads: Vec<f64> = points.iter().map(|p| p.load.value.unwrap_or(0.0)).collect();
-        loads.sort_unstable_by(f64::total_cmp);
-        loads.dedup();
-        let slot = (self.right - self.left) / loads.len() as f64;
-        let x = |load: f64| {
-            let index = loads.iter().position(|&l| l == load).unwrap_or(0);
-            self.left + slot * (index as f64 + 0.5)
-        };
-        for &load in &loads {
-            let label = points
+            .find(|p| p.load.value.unwrap_or(0.0) == load)
+            .map_or_else(String::new, |p| {
+                p.load.value.map_or_else(|| "replay".to_owned(), tick_label)
+            });
+        canvas.text(x(load), bottom + 18.0, Anchor::Middle, "small ink", &label);
+    }
+    for (series, arm) in arms(analysis).iter().enumerate() {
+        let mut draw = |value: Value, class: &str, hollow: bool| {
+            let mut line: Vec<(f64, f64)> = points
                 .iter()
-                .find(|p| p.load.value.unwrap_or(0.0) == load)
-                .map_or_else(String::new, |p| {
-                    p.load.value.map_or_else(|| "replay".to_owned(), tick_label)
-                });
-            canvas.text(x(load), bottom + 18.0, Anchor::Middle, "small ink", &label);
-        }
-        let middle = f64::midpoint(self.left, self.right);
-        canvas.text(middle, bottom + 38.0, Anchor::Middle, "soft", x_label);
-
-        for (series, arm) in arms(analysis).iter().enumerate() {
-            let mut draw = |value: Value, class: &str, hollow: bool| {
-                let mut line: Vec<(f64, f64)> = points
-                    .iter()
-                    .filter(|p| p.arm == *arm)
-                    .filter_map(|p| Some((x(p.load.value.unwrap_or(0.0)), y.at(value(p)?))))
-                    .collect();
-                line.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-                canvas.polyline(&line, class);
-                for (px, py) in line {
-                    canvas.marker(px, py, series, hollow);
-                }
-            };
-            draw(solid, &line_class(series), false);
-            if let Some(dotted) = dotted {
-                draw(dotted, &format!("line dot s{}", series % 4), true);
+                .filter(|p| p.arm == *arm)
+                .filter_map(|p| Some((x(p.load.value.unwrap_or(0.0)), y.at(value(p)?))))
+                .collect();
+            line.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+            canvas.polyline(&line, class);
+            for (px, py) in line {
+                canvas.marker(px, py, series, hollow);
             }
+        };
+        draw(solid, &line_class(series), false);
+        if let Some(dotted) = dotted {
+            draw(dotted, &format!("line dot s{}", series % 4), true);
         }
     }
 }

@@ -6,7 +6,6 @@ use super::telemetry::went;
 use super::{relative, table};
 use crate::analysis::Analysis;
 use crate::artifacts::layout::RunDir;
-use crate::measure::aggregate::Point;
 use crate::report::charts as pictures;
 use crate::report::numbers::{median, or_none, percent, short, signed, with_interval};
 
@@ -33,12 +32,14 @@ pub(super) fn distributions(out: &mut String, analysis: &Analysis) {
         let _ = writeln!(
             out,
             "### {}\n\n{window}{ended}; {} answers completed in it; tokens counted by the engine in {} of \
-             {} ok answers, {} tokens per output event; connections reused {}; warm-up {} of {} ok.\n",
+             {} ok answers, {} tokens per output event, at most {} \
+             tokens/s; connections reused {}; warm-up {} of {} ok.\n",
             point.point_id,
             point.throughput.completed,
             tokens.exact,
             tokens.exact + tokens.unknown,
-            or_none(tokens_per_event(point)),
+            or_none(point.tokens.per_event),
+            or_none(point.throughput.peak_output_tokens_per_s),
             percent(point.connections.reuse_fraction),
             point.warmup.ok,
             point.warmup.planned,
@@ -67,17 +68,6 @@ pub(super) fn distributions(out: &mut String, analysis: &Analysis) {
         ];
         table(out, &head, rows);
     }
-}
-
-/// Null unless every answer was counted: tokens of some over events of all would be too few.
-fn tokens_per_event(point: &Point) -> Option<f64> {
-    let tokens = point.tokens;
-    let events = Some(tokens.output_events).filter(|&n| n > 0)?;
-    let sum = tokens
-        .completion
-        .sum
-        .filter(|_| tokens.completion.unknown == 0)?;
-    Some(sum as f64 / events as f64)
 }
 
 pub(super) fn differences(out: &mut String, analysis: &Analysis) {

@@ -48,6 +48,7 @@ fn point() -> (PointRun, Point) {
 fn client(s: u64) -> ClientMetrics {
     let s_float = s as f64;
     ClientMetrics {
+        writer_backlog_bytes: 0,
         t_ns: MonoNs(s * S),
         loop_lag_ms: Lag::default(),
         cpu_seconds: 7.0 + s_float / 2.0,
