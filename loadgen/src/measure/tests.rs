@@ -214,7 +214,7 @@ fn four_a_piece(mut it: RequestRecord) -> RequestRecord {
 
 #[test]
 fn m05_pieces_of_several_tokens_are_neither_tokens_nor_their_gaps() {
-    let all = (1..=4).map(|i| four_a_piece(row(POINT, i, 1_000 + (i - 1) * 2_500)));
+    let all = (0..4).map(|i| four_a_piece(row(POINT, i, 1_000 + i * 2_500)));
     let mut it = Synthetic::direct(all.collect());
     it.rows.remove(0);
     it.as_planned();
