@@ -109,7 +109,7 @@ pub const CASES: &[Case] = &[
         })
     }),
     case("sample_size", "UNDECIDED", "statistics", |c| {
-        c.replace("config.resolved.yaml", "at=p95", "at=p99")
+        c.replace("config.resolved.yaml", "at=p50", "at=p99")
     }),
     case("join_complete", "FAIL", "gateway", |c| {
         c.lines("gateway_records.jsonl", |i, _| i != 9)
