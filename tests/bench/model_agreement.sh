@@ -32,8 +32,9 @@ measure() {
   capacity=$(number requests_per_s <"$work/capacity.json")
   concurrency=$(sed -n 's/.*--max-num-seqs \([0-9]*\).*/\1/p' <<<"$*")
   concurrency=$((2 * ${concurrency:-64}))
-  load closed --concurrency "$concurrency" --requests "$requests" --warmup "$concurrency"
-  "$bin/fake-engine" simulate --concurrency "$concurrency" --plan "$work/results/raw/closed/plan.jsonl" \
+  # Clients that start together also end in bursts, and where the window cuts one decides its rate.
+  load closed --concurrency "$concurrency" --requests "$requests" --warmup "$concurrency" --stagger 3s
+  "$bin/fake-engine" simulate --concurrency "$concurrency" --stagger 3s --plan "$work/results/raw/closed/plan.jsonl" \
     --json "$@" >"$work/closed.json"
   for at in 85 100 115; do
     rate=$(python3 -c "print(round($capacity * $at / 100, 4))")
