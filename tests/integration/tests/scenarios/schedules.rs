@@ -102,7 +102,7 @@ fn m02_the_schedule_is_absolute_and_every_request_keeps_to_it() -> Result<()> {
 #[test]
 fn m23_shards_of_one_seed_send_one_schedule() -> Result<()> {
     let lab = Lab::new()?;
-    let planned = |id: &str, more: &[&str]| -> Result<Vec<(u64, u64)>> {
+    let planned = |id: &str, seed: &str, more: &[&str]| -> Result<Vec<(u64, u64)>> {
         let flags = [
             "--rate",
             "400",
@@ -113,7 +113,7 @@ fn m23_shards_of_one_seed_send_one_schedule() -> Result<()> {
             "--warmup",
             "4",
             "--seed",
-            "7",
+            seed,
         ];
         let run = direct(
             &lab,
@@ -132,13 +132,13 @@ fn m23_shards_of_one_seed_send_one_schedule() -> Result<()> {
             })
             .collect()
     };
-    let whole = planned("whole", &[])?;
+    let whole = planned("whole", "7", &[])?;
     ensure!(whole.len() == 44, "{} arrivals", whole.len());
-    ensure!(planned("again", &[])? == whole, "the seed decides it");
-    ensure!(planned("other", &["--seed", "8"])? != whole);
-    let mut union = planned("one", &["--shard", "1/2"])?;
+    ensure!(planned("again", "7", &[])? == whole, "the seed decides it");
+    ensure!(planned("other", "8", &[])? != whole);
+    let mut union = planned("one", "7", &["--shard", "1/2"])?;
     ensure!(union.len() == 22 && union.iter().all(|(seq, _)| seq % 2 == 0));
-    union.extend(planned("two", &["--shard", "2/2"])?);
+    union.extend(planned("two", "7", &["--shard", "2/2"])?);
     union.sort_unstable();
     ensure!(union == whole, "{union:?}");
     Ok(())
