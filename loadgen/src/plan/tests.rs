@@ -128,3 +128,73 @@ fn plan_lines_carry_what_a_reader_needs() {
     assert_eq!(line["prompt_tokens"], 16);
     assert_eq!(line["prompt_sha256"].as_str().unwrap().len(), 64);
 }
+
+#[test]
+fn m23_shards_keep_the_numbers_and_prompts_of_the_whole_plan() {
+    let open = |shard: Option<&str>| {
+        config(|s| {
+            s.concurrency = None;
+            s.rate = Some(vec![50.0]);
+            s.burstiness = Some(0.5);
+            s.requests = Some(9);
+            s.warmup = Some(3);
+            s.shard = shard.map(|s| s.parse().unwrap());
+        })
+    };
+    let rows = |c: &Resolved| -> Vec<(u64, Option<u64>, String)> {
+        let p = plan(c);
+        let texts = texts(&p, c, 0);
+        let arrivals = p.points[0].arrivals.iter().zip(texts);
+        arrivals
+            .map(|(a, text)| (a.seq, a.offset_ns, text))
+            .collect()
+    };
+    let whole = rows(&open(None));
+    let mut union = Vec::new();
+    for shard in ["1/2", "2/2"] {
+        let c = open(Some(shard));
+        let point = &plan(&c).points[0];
+        assert_eq!(point.warmup + point.planned.unwrap(), 6);
+        let warm = point.arrivals.iter().filter(|a| a.phase == Phase::Warmup);
+        assert_eq!(warm.count() as u64, point.warmup);
+        union.extend(rows(&c));
+    }
+    union.sort();
+    assert_eq!(union, whole);
+}
+
+#[test]
+fn a_ramp_and_stages_are_one_point_each_and_end_with_their_time() {
+    use crate::config::{Ramp, Stage};
+    let ramp = config(|s| {
+        s.concurrency = None;
+        s.ramp = Some(Ramp {
+            from: 10.0,
+            to: 30.0,
+        });
+        s.requests = None;
+        s.duration = Some(Duration::from_secs(10));
+    });
+    let stages = config(|s| {
+        s.concurrency = None;
+        s.arrival = Some(Process::Constant);
+        s.requests = None;
+        s.stages = Some(vec![
+            Stage {
+                rate: 10.0,
+                duration: Duration::from_secs(1),
+            },
+            Stage {
+                rate: 20.0,
+                duration: Duration::from_secs(1),
+            },
+        ]);
+    });
+    let (ramp, stages) = (plan(&ramp), plan(&stages));
+    let ids: Vec<&str> = ramp.points.iter().map(|p| p.id.as_str()).collect();
+    assert_eq!(ids, ["direct.ramp", "gateway.ramp"]);
+    let planned = ramp.points[0].planned.unwrap();
+    assert!((150..=250).contains(&planned), "{planned}");
+    assert_eq!(stages.points[0].id, "direct.stages");
+    assert_eq!(stages.points[0].planned, Some(30));
+}

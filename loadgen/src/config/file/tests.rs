@@ -40,6 +40,40 @@ fn a_full_file_is_read_and_its_resolved_form_reads_back_to_the_same() {
 }
 
 #[test]
+fn m23_every_shape_of_load_reads_back_to_the_same() {
+    for (load, says) in [
+        (
+            "{rate: [40], burstiness: 0.5, shard: 2/4, over_limit: wait, reuse: false}",
+            "shard: 2/4",
+        ),
+        ("{rate: [40], burstiness: inf}", "arrival: constant"),
+        ("{rate: [40], burstiness: .inf}", "arrival: constant"),
+        ("{ramp: {from: 1, to: 50.5}, duration: 30s}", "to: 50.5"),
+        (
+            "{arrival: constant, stages: [{rate: 5, duration: 10s}, {rate: 50, duration: 1m}]}",
+            "duration: 70s",
+        ),
+    ] {
+        let text = format!(
+            "version: 1\nrun_id: r\narms: {{direct: {{url: \"http://127.0.0.1:8000\"}}}}\nrequest: {{model: m}}\nload: {load}\n"
+        );
+        let resolved = parse("x.yaml", &text).unwrap().resolve(false).unwrap();
+        let yaml = resolved.to_yaml();
+        assert!(yaml.contains(says), "{says}: {yaml}");
+        let again = parse("y.yaml", &yaml).unwrap().resolve(false).unwrap();
+        assert_eq!(again, resolved, "{yaml}");
+    }
+    let ramp = Settings {
+        ramp: Some(Ramp { from: 1.0, to: 2.0 }),
+        ..Settings::default()
+    };
+    let file = parse("x.yaml", FULL).unwrap();
+    let resolved = ramp.over(file).resolve(false).unwrap();
+    assert_eq!(resolved.load.values().len(), 1);
+    assert!(resolved.load.rate.is_empty());
+}
+
+#[test]
 fn flags_lie_over_the_file_and_a_load_is_replaced_whole() {
     let file = parse("x.yaml", FULL).unwrap();
     let flags = Settings {
@@ -62,6 +96,13 @@ fn unknown_and_repeated_keys_and_wrong_units_are_named_with_their_place() {
         ("version: 1\nseed: 3\nseed: 4\n", "x.yaml:3:1"),
         ("version: 1\nload: {duration: 30}\n", "load.duration"),
         ("version: 1\nload: {duration: 30sec}\n", "load.duration"),
+        ("version: 1\nload: {burstiness: much}\n", "load.burstiness"),
+        ("version: 1\nload: {shard: 5/4}\n", "like 1/4"),
+        ("version: 1\nload: {ramp: {from: 1}}\n", "\"to\" is missing"),
+        (
+            "version: 1\nload: {stages: [{rate: 1, time: 3s}]}\n",
+            "load.stages[0]",
+        ),
         (
             "version: 1\nload: {concurrency: [1, x]}\n",
             "load.concurrency[1]",
@@ -98,6 +139,9 @@ fn every_example_is_valid() {
 fn every_key_is_documented() {
     let page = include_str!("../../../../docs/configuration-loadgen.md");
     let resolved = parse("x.yaml", FULL).unwrap().resolve(false).unwrap();
+    for key in ["ramp", "stages", "burstiness", "shard"] {
+        assert!(page.contains(&format!("`load.{key}`")), "{key}");
+    }
     for line in resolved.to_yaml().lines().filter(|l| l.starts_with("  ")) {
         let key = line.trim().split(':').next().unwrap();
         assert!(page.contains(key), "{key} is not in the documentation");

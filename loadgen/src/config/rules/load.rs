@@ -190,3 +190,145 @@ pub(super) fn check_size(config: &Resolved, faults: &mut Vec<String>) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::super::settings::{ArmSettings, Settings};
+    use super::super::super::{Ramp, Stage};
+    use super::*;
+
+    fn resolve(change: impl FnOnce(&mut Settings)) -> Result<Resolved, String> {
+        let mut settings = Settings {
+            direct: ArmSettings {
+                url: Some("http://127.0.0.1:9".to_owned()),
+                api_key: None,
+            },
+            model: Some("m".to_owned()),
+            ..Settings::default()
+        };
+        change(&mut settings);
+        settings.resolve(false).map_err(|faults| faults.join("\n"))
+    }
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn m23_a_burstiness_that_is_none_is_refused_with_its_value_and_a_remedy() {
+        for bad in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY, 0.001] {
+            let text = resolve(|s| {
+                s.rate = Some(vec![40.0]);
+                s.burstiness = Some(bad);
+            })
+            .unwrap_err();
+            let named = format!("load.burstiness {bad}: give 0.01 or more");
+            assert!(text.contains(&named), "{text}");
+        }
+        for (good, arrival) in [
+            (0.5, Arrival::Gamma),
+            (1.0, Arrival::Gamma),
+            (100.0, Arrival::Gamma),
+            (f64::INFINITY, Arrival::Constant),
+        ] {
+            let config = resolve(|s| {
+                s.rate = Some(vec![40.0]);
+                s.burstiness = Some(good);
+            })
+            .unwrap();
+            assert_eq!(config.load.arrival, arrival, "{good}");
+        }
+    }
+
+    type Change = fn(&mut Settings);
+
+    #[test]
+    fn settings_that_do_not_go_together_are_named() {
+        let cases: [(Change, &str); 12] = [
+            (|s| s.burstiness = Some(2.0), "load.rate: missing"),
+            (
+                |s| {
+                    s.rate = Some(vec![1.0]);
+                    s.arrival = Some(Arrival::Gamma);
+                },
+                "load.burstiness: missing",
+            ),
+            (
+                |s| {
+                    s.rate = Some(vec![1.0]);
+                    s.arrival = Some(Arrival::Poisson);
+                    s.burstiness = Some(2.0);
+                },
+                "goes with gamma arrivals only",
+            ),
+            (
+                |s| s.ramp = Some(Ramp { from: 1.0, to: 9.0 }),
+                "give load.duration",
+            ),
+            (
+                |s| {
+                    s.ramp = Some(Ramp { from: 0.0, to: 9.0 });
+                    s.duration = Some(seconds(9));
+                },
+                "load.ramp.from 0: give requests",
+            ),
+            (
+                |s| {
+                    s.ramp = Some(Ramp { from: 1.0, to: 9.0 });
+                    s.rate = Some(vec![1.0]);
+                    s.duration = Some(seconds(9));
+                },
+                "only one of rate, ramp and stages",
+            ),
+            (
+                |s| {
+                    s.stages = Some(vec![Stage {
+                        rate: -1.0,
+                        duration: seconds(1),
+                    }]);
+                },
+                "load.stages[0].rate -1: give requests",
+            ),
+            (
+                |s| {
+                    s.stages = Some(vec![Stage {
+                        rate: 1.0,
+                        duration: seconds(60),
+                    }]);
+                    s.duration = Some(seconds(5));
+                },
+                "load.duration 5s: the stages take 60s together",
+            ),
+            (
+                |s| s.shard = "1/2".parse().ok(),
+                "load.shard: does not go with closed",
+            ),
+            (
+                |s| s.over_limit = Some(OverLimit::Wait),
+                "load.over_limit wait: does not go with closed",
+            ),
+            (
+                |s| {
+                    s.duration = Some(seconds(60));
+                    s.timeouts.point = Some(seconds(60));
+                },
+                "load.duration 60s: a point ends after timeouts.point, 60s",
+            ),
+            (
+                |s| {
+                    s.stages = Some(vec![Stage {
+                        rate: 1_000.0,
+                        duration: seconds(10_001),
+                    }]);
+                },
+                "a run has at most 10000000",
+            ),
+        ];
+        for (change, says) in cases {
+            let text = resolve(change).unwrap_err();
+            assert!(text.contains(says), "{says}: {text}");
+        }
+    }
+}
