@@ -421,6 +421,29 @@ fn three_rounds_make_no_claim() {
 }
 
 #[test]
+fn a_wide_interval_is_neither_a_difference_nor_none() {
+    let mut noisy = known(6);
+    for row in &mut noisy.rows {
+        let far = if row.round % 2 == 0 { 0.2 } else { 5.0 };
+        if row.experiment == Experiment::Warm {
+            row.ttft_ms = Some(420.0 * far);
+        }
+        if row.experiment == Experiment::Whole {
+            row.e2e_ms = Some(520.0 * far);
+        }
+    }
+    let text = text::of(&report::of(noisy)).replace("\n  ", " ");
+    assert!(
+        text.contains("too uncertain to say whether a prefix cache"),
+        "{text}"
+    );
+    assert!(
+        text.contains("too uncertain to say what streaming costs"),
+        "{text}"
+    );
+}
+
+#[test]
 fn nothing_measured_is_said_and_breaks_nothing() {
     let mut nothing = known(1);
     nothing.rows.clear();

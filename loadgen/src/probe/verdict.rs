@@ -153,6 +153,15 @@ fn comparison<'a>(report: &'a Report, id: &str) -> Option<&'a Comparison> {
         .filter(|c| c.ratio.n > 0)
 }
 
+/// A ratio whose interval lies within this factor of 1 is as good as 1.
+const ALIKE: f64 = 1.25;
+
+/// Whether a comparison that shows no difference is exact enough to say that there is none.
+fn alike(comparison: &Comparison) -> bool {
+    let interval = comparison.ratio.ci95.p50;
+    interval.is_some_and(|[low, high]| low > 1.0 / ALIKE && high < ALIKE)
+}
+
 /// Times something, with the interval.
 fn times(ratio: &Summary) -> String {
     match (ratio.p50.or(ratio.min), ratio.ci95.p50) {

@@ -9,6 +9,8 @@ use crate::report::numbers::short;
 
 /// Times the speed of one from which on working on several at once is a gain.
 const GAIN: f64 = 1.2;
+/// Times the speed of one that the interval must stay below for batching to bring little.
+const LITTLE: f64 = 1.5;
 
 pub(super) fn parallel(report: &Report) -> Option<Sentence> {
     let rate = comparison(report, "parallel_rate")?;
@@ -29,10 +31,14 @@ pub(super) fn parallel(report: &Report) -> Option<Sentence> {
         ));
     }
     let overlap = overlap(&report.rows);
+    let high = rate.ratio.ci95.p50.map_or(f64::INFINITY, |ci| ci[1]);
     text.push_str(match (rate.differs, overlap) {
         (_, Some(0.0)) => ". They are answered one after the other.",
         (Some(true), _) if ratio >= GAIN => ". It batches.",
-        (Some(_), _) => ". They share what one has alone: batching brings little here.",
+        (Some(_), _) if high < LITTLE => {
+            ". They share what one has alone: batching brings little here."
+        }
+        (Some(_), _) => "; too uncertain to say more.",
         (None, _) => "; too few to say more.",
     });
     Some(Sentence::new(

@@ -1,6 +1,6 @@
 //! Sentences about how the answer comes once it has begun.
 
-use super::{Sentence, comparison, times};
+use super::{Sentence, alike, comparison, times};
 use crate::probe::measure::Way;
 use crate::probe::report::Report;
 use crate::probe::schedule::Experiment;
@@ -237,8 +237,11 @@ pub(super) fn whole(report: &Report) -> Option<Sentence> {
     );
     let text = match it.differs {
         Some(true) => format!("The same answer in one piece takes {what}."),
-        Some(false) => format!(
+        Some(false) if alike(it) => format!(
             "The same answer in one piece takes {what}: streaming costs nothing that can be measured."
+        ),
+        Some(false) => format!(
+            "The same answer in one piece took {what}: too uncertain to say what streaming costs."
         ),
         None => format!("The same answer in one piece took {what}; too few to say more."),
     };

@@ -1,6 +1,6 @@
 //! Sentences about the time until the first token.
 
-use super::{Sentence, comparison, group, times};
+use super::{Sentence, alike, comparison, group, times};
 use crate::probe::report::Report;
 use crate::probe::schedule::Experiment;
 use crate::report::numbers::{median, or_none, short, with_interval};
@@ -135,9 +135,15 @@ pub(super) fn again(report: &Report) -> Option<Sentence> {
             times(&it.ratio),
             it.ratio.n
         ),
-        Some(false) => format!(
+        Some(false) if alike(it) => format!(
             "Asked again at once, the same prompt is not measurably faster: {} times the TTFT ({} \
              pairs). No prefix cache is at work, or prefill is too short to show it.",
+            times(&it.ratio),
+            it.ratio.n
+        ),
+        Some(false) => format!(
+            "Asked again at once, the same prompt took {} times the TTFT ({} pairs): too uncertain to \
+             say whether a prefix cache is at work.",
             times(&it.ratio),
             it.ratio.n
         ),
