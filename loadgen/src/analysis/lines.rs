@@ -49,7 +49,7 @@ impl Lines {
     /// itself is [`Lines::text`].
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the file cannot be read, or is of another schema version.
     pub fn step(&mut self) -> Result<Option<u64>, AnalysisError> {
         loop {
             self.buffer.clear();
@@ -63,6 +63,9 @@ impl Lines {
             }
             self.offset += length as u64;
             self.number += 1;
+            if self.number == 1 {
+                self.check_version()?;
+            }
             if !self.buffer.trim().is_empty() {
                 return Ok(Some(offset));
             }
@@ -78,9 +81,6 @@ impl Lines {
         let Some(offset) = self.step()? else {
             return Ok(None);
         };
-        if self.number == 1 {
-            self.check_version()?;
-        }
         match serde_json::from_str(&self.buffer) {
             Ok(value) => Ok(Some(At { offset, value })),
             Err(_) if !self.buffer.ends_with('\n') => Ok(None),
@@ -104,7 +104,7 @@ impl Lines {
             schema_version: u32,
         }
         let line: Option<Versioned> = serde_json::from_str(&self.buffer).ok();
-        let found = line.and_then(|l| l.schema_version.or(Some(l.header?.schema_version)));
+        let found = line.and_then(|l| l.schema_version.or(l.header.map(|h| h.schema_version)));
         found
             .map_or(Ok(()), record::check_version)
             .map_err(|why| AnalysisError::Line {
@@ -162,5 +162,29 @@ mod tests {
         lines.read::<u32>().unwrap();
         let error = lines.read::<u32>().unwrap_err().to_string();
         assert!(error.contains("x.jsonl:2:"), "{error}");
+    }
+
+    #[test]
+    fn the_first_line_tells_the_schema_version_of_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.jsonl");
+        let first = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let read = Lines::open(&path).unwrap().read::<serde_json::Value>();
+            read.map(|_| ()).map_err(|e| e.to_string())
+        };
+        for other in [
+            "{\"schema_version\":2,\"a\":1}\n",
+            "{\"header\":{\"schema_version\":2}}\n",
+        ] {
+            let error = first(other).unwrap_err();
+            assert!(
+                error.contains("x.jsonl:1: is of schema version 2"),
+                "{error}"
+            );
+        }
+        for good in ["{\"schema_version\":1}\n", "{\"a\":1}\n", ""] {
+            assert_eq!(first(good), Ok(()), "{good}");
+        }
     }
 }
