@@ -55,7 +55,7 @@ fn a_probe_of_a_url_alone_fits_its_schema_and_names_the_engines_process() -> Res
     let out_flag = out.display().to_string();
     let output = probe(
         &url,
-        &["--json", "--output-tokens", "6", "--out", &out_flag],
+        &["--json", "--output-tokens", "10", "--out", &out_flag],
     )?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(0), "{stderr}");
