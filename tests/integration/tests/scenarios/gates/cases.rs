@@ -236,7 +236,7 @@ fn broken(row: &mut Value, kind: &str, status: u16) {
     };
 }
 
-/// Adds to a counter of each snapshot after a point.
+/// Adds to a counter of each snapshot after a point; aborted requests are no answers.
 fn after(copy: &Copy, name: &str, more: f64) -> Result<()> {
     let mut found = false;
     copy.lines("server_metrics.jsonl", |_, line| {
@@ -246,7 +246,7 @@ fn after(copy: &Copy, name: &str, more: f64) -> Result<()> {
         let metrics = line["metrics"].as_object_mut();
         let of_name = metrics.and_then(|m| {
             m.iter_mut()
-                .find(|(key, _)| key.split('{').next() == Some(name))
+                .find(|(key, _)| key.split('{').next() == Some(name) && !key.contains("abort"))
         });
         if let Some((_, value)) = of_name {
             found = true;
