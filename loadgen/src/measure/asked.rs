@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use crate::reconcile::Lengths;
 use crate::stats::spill::{Log, Spill};
 
+/// A gap in the numbers that is larger is a fault of the file.
+const MOST_SHARDS: u64 = 1 << 20;
+
 /// Lengths by point and sequence number.
 #[derive(Debug)]
 pub struct Asked {
@@ -22,7 +25,8 @@ impl Asked {
         }
     }
 
-    /// The point's next arrival; false when it is not the one after its last one.
+    /// The point's next arrival; false when it does not follow the last one. Numbers in between
+    /// are other shards' arrivals.
     pub fn push(&mut self, point_id: &str, seq: u64, lengths: Lengths) -> bool {
         if !self.points.contains_key(point_id) {
             let log = Log::new(&self.spill);
@@ -31,8 +35,12 @@ impl Asked {
         let Some(log) = self.points.get_mut(point_id) else {
             return false;
         };
-        let next = log.len() as u64 == seq;
+        let last = log.len() as u64;
+        let next = (last..last.saturating_add(MOST_SHARDS)).contains(&seq);
         if next {
+            for _ in last..seq {
+                log.push([0, 0]);
+            }
             // No request has no tokens, so zero stands for a number that is not known.
             let known = |n: Option<u64>| n.unwrap_or(0);
             log.push([lengths.prompt_tokens, lengths.output_tokens].map(known));

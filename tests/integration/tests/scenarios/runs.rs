@@ -230,8 +230,8 @@ fn documents(run: &Run, schema: &str) -> Result<Vec<Value>> {
         "gateway_record" => records,
         "gateway_header" => headers,
         "manifest" | "validation" => vec![run.json(&run.raw(&format!("{schema}.json")))?],
-        // What `loadgen probe` prints; its own scenario checks it.
-        "probe" => Vec::new(),
+        // What `loadgen probe` and `loadgen doctor` print, who have scenarios of their own.
+        "probe" | "doctor" => Vec::new(),
         "aggregate" | "attribution" => vec![run.json(&run.processed(&format!("{schema}.json")))?],
         other => anyhow::bail!("nothing in a run is checked against {other}.schema.json"),
     })

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 use inferscope_tests::load::{Lab, Run};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 /// The copy.
 pub struct Copy {
@@ -85,8 +86,30 @@ impl Copy {
         )?)?)
     }
 
+    /// Makes the manifest list the files as they are now: the case is what they say, not that
+    /// somebody changed them.
+    fn listed(&self) -> Result<()> {
+        let mut manifest = self.manifest()?;
+        let artifacts = manifest["artifacts"].as_array_mut().context("artifacts")?;
+        for artifact in artifacts {
+            let path = artifact["path"].as_str().unwrap_or_default();
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if path.starts_with("raw/")
+                && artifact["sha256"].is_string()
+                && let Ok(bytes) = fs::read(self.raw.join(name))
+            {
+                artifact["sha256"] = hex::encode(Sha256::digest(&bytes)).into();
+            }
+        }
+        Ok(fs::write(
+            self.raw.join("manifest.json"),
+            manifest.to_string(),
+        )?)
+    }
+
     /// Judges it.
     pub fn judged(&self) -> Result<Judged> {
+        self.listed()?;
         let json = self.lab.command(&["validate", &self.id, "--json"])?;
         let mut json = json;
         let output = json.output()?;
