@@ -16,4 +16,4 @@ for n in "$@"; do
   tail -n 1 "$work/table"
   rm -rf "$work/results"
 done
-awk '{ peak[NR] = $8 } END { ratio = peak[NR] / peak[1]; printf "peak memory of the last over the first: %.3f\n", ratio; exit ratio > 1.1 }' "$work/table"
+awk '/ requests, .* peak memory / { peak[++n] = $7 } END { ratio = peak[n] / peak[1]; printf "peak memory of the last over the first: %.3f\n", ratio; exit ratio > 1.1 }' "$work/table"
