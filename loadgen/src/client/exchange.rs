@@ -5,8 +5,10 @@
 //! answer is folded piecewise so that memory stays bounded.
 //!
 //! Nothing can hang: connect, first byte, silence, total time, and the time between the end mark
-//! and the body's end each have a limit. One timer serves them all; it is re-armed when it fires
-//! too early, not on each read.
+//! and the body's end each have a limit. [`watchdog`] keeps them.
+
+mod end_mark;
+mod watchdog;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -19,14 +21,13 @@ use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::request::Connect;
-use inferscope_shared::sse;
-use memchr::memmem::Finder;
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep};
 
 use super::connection::{ConnectError, Connection};
 use super::fold::Fold;
 use super::io::{Arrival, Stamping};
+use end_mark::EndMark;
+use watchdog::Watchdog;
 
 /// A body larger than this is folded while it is still coming.
 const FOLD_AHEAD_BYTES: usize = 512 * 1024;
@@ -381,138 +382,5 @@ fn broken(error: &hyper::Error, driver: &Driver, place: &str) -> Ending {
     Ending::Broken { kind, message }
 }
 
-const END_MARK: &[u8] = b"[DONE]";
-
-/// Looks for the end mark in a growing body. Only a body that holds its bytes is parsed, so most
-/// reads cost one search of what they brought.
-struct EndMark {
-    finder: Finder<'static>,
-    parser: sse::Parser,
-    /// Bytes of the body that were searched.
-    searched: usize,
-    /// Bytes of the body that were parsed.
-    parsed: usize,
-    near: bool,
-    seen: bool,
-}
-
-impl Default for EndMark {
-    fn default() -> Self {
-        Self {
-            finder: Finder::new(END_MARK),
-            parser: sse::Parser::new(),
-            searched: 0,
-            parsed: 0,
-            near: false,
-            seen: false,
-        }
-    }
-}
-
-impl EndMark {
-    /// True when the bytes that `body` has gained complete the mark's event.
-    fn completes(&mut self, body: &[u8]) -> bool {
-        if self.seen {
-            return false;
-        }
-        let from = self.searched.saturating_sub(END_MARK.len() - 1);
-        self.near |= self.finder.find(&body[from..]).is_some();
-        self.searched = body.len();
-        if self.near {
-            self.parse(body);
-        }
-        self.seen
-    }
-
-    /// The body starts anew behind what it holds now. A mark cut in two there is found all the
-    /// same: what is left of its event counts as near.
-    fn forget(&mut self, body: &[u8]) {
-        self.parse(body);
-        self.near |= END_MARK
-            .iter()
-            .enumerate()
-            .skip(1)
-            .any(|(cut, _)| body.ends_with(&END_MARK[..cut]));
-        (self.searched, self.parsed) = (0, 0);
-    }
-
-    fn parse(&mut self, body: &[u8]) {
-        let seen = &mut self.seen;
-        self.parser.push(&body[self.parsed..], &mut |event| {
-            *seen |= event.data.trim_ascii() == END_MARK;
-        });
-        self.parsed = body.len();
-    }
-}
-
-/// One timer for all limits of an exchange.
-struct Watchdog {
-    limits: Limits,
-    start: MonoNs,
-    done: Option<MonoNs>,
-    timer: Pin<Box<Sleep>>,
-}
-
-impl Watchdog {
-    fn start(limits: &Limits) -> Self {
-        Self {
-            limits: *limits,
-            start: MonoNs::now(),
-            done: None,
-            timer: Box::pin(tokio::time::sleep(
-                limits.first_byte.min(limits.idle).min(limits.total),
-            )),
-        }
-    }
-
-    /// The end mark came.
-    fn done(&mut self, at: MonoNs) {
-        self.done = Some(at);
-        self.timer
-            .as_mut()
-            .reset(Instant::now() + self.limits.after_done);
-    }
-
-    /// The earliest limit and how the exchange ends there.
-    fn due(&self, last_read: Option<MonoNs>) -> (MonoNs, &'static str) {
-        let silence = match (self.done, last_read) {
-            (Some(at), _) => (at.plus(self.limits.after_done), "after_done"),
-            (None, Some(at)) => (at.plus(self.limits.idle), "idle_timeout"),
-            (None, None) => (
-                self.start.plus(self.limits.first_byte),
-                "first_byte_timeout",
-            ),
-        };
-        let total = (self.start.plus(self.limits.total), "total_timeout");
-        if total.0 < silence.0 { total } else { silence }
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>, last_read: Option<MonoNs>) -> Option<Ending> {
-        while self.timer.as_mut().poll(cx).is_ready() {
-            let now = MonoNs::now();
-            let (due, kind) = self.due(last_read);
-            if due > now {
-                let rest = Duration::from_nanos(due.since(now));
-                self.timer.as_mut().reset(Instant::now() + rest);
-                continue;
-            }
-            return Some(if self.done.is_some() {
-                Ending::AfterDone
-            } else {
-                let limit = match kind {
-                    "idle_timeout" => self.limits.idle,
-                    "first_byte_timeout" => self.limits.first_byte,
-                    _ => self.limits.total,
-                };
-                Ending::Broken {
-                    kind,
-                    message: format!("limit of {limit:?} reached"),
-                }
-            });
-        }
-        None
-    }
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

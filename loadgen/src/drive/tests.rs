@@ -1,11 +1,12 @@
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 
 use inferscope_shared::record::request::{Outcome, RequestRecord};
 
 use super::*;
 use crate::artifacts::layout::Roots;
 use crate::artifacts::writer::Writer;
+use crate::client::exchange::tests::take_request;
 use crate::config::settings::Settings;
 use crate::plan::prompts::Vocabulary;
 
@@ -34,24 +35,6 @@ fn server(answers: bool) -> SocketAddr {
         }
     });
     addr
-}
-
-/// Reads one request; false when the peer has none any more.
-fn take_request(socket: &mut TcpStream) -> bool {
-    let mut got = Vec::new();
-    let mut byte = [0];
-    while !got.ends_with(b"\r\n\r\n") {
-        if !matches!(socket.read(&mut byte), Ok(1)) {
-            return false;
-        }
-        got.push(byte[0]);
-    }
-    let head = String::from_utf8_lossy(&got).to_lowercase();
-    let length = head
-        .lines()
-        .find_map(|l| l.strip_prefix("content-length: "))
-        .map_or(0, |n| n.parse().unwrap());
-    socket.read_exact(&mut vec![0; length]).is_ok()
 }
 
 /// Runs the one point of a plan by `how`; returns what that gave and the rows it left.

@@ -14,8 +14,8 @@ fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-/// Reads one request, head and body.
-fn take_request(socket: &mut TcpStream) -> bool {
+/// Reads one request, head and body; false when the peer has none any more.
+pub(crate) fn take_request(socket: &mut TcpStream) -> bool {
     let mut got = Vec::new();
     let mut byte = [0];
     while !got.ends_with(b"\r\n\r\n") {

@@ -3,11 +3,10 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use clap::Args;
-use inferscope_fake_engine::model::closed_form::Shape;
 use inferscope_fake_engine::simulate::Slo;
 use inferscope_fake_engine::simulate::capacity::{Capacity, Question, capacity};
 
-use super::model::{ModelArgs, engine_line, saturation_line};
+use super::model::{LengthArgs, ModelArgs, engine_line, saturation_line};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,15 +20,8 @@ pub struct CapacityArgs {
     /// Limits to keep: ttft, tpot, e2e and the percentile they hold at (at=p95 if not named)
     #[arg(long, value_name = "SPEC")]
     slo: Slo,
-    /// Tokens of each prompt
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    input_tokens: u32,
-    /// Tokens of each answer
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    output_tokens: u32,
-    /// Tokens with which all prompts begin alike
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    prefix_tokens: u32,
+    #[command(flatten)]
+    lengths: LengthArgs,
     /// Measured requests of each run; a tenth more warm it up
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(20..))]
     requests: u32,
@@ -54,11 +46,7 @@ impl CapacityArgs {
     pub fn run(&self) -> anyhow::Result<()> {
         let question = Question {
             parameters: self.model.parameters()?,
-            shape: Shape {
-                prompt_tokens: self.input_tokens,
-                cached_tokens: self.prefix_tokens.min(self.input_tokens),
-                output_tokens: self.output_tokens,
-            },
+            shape: self.lengths.shape(),
             slo: self.slo,
             requests: self.requests as usize,
             replications: self.replications,
@@ -95,7 +83,11 @@ impl CapacityArgs {
         writeln!(
             out,
             "load        {} + {} tokens, Poisson; {} replications of {} requests, seed {}",
-            self.input_tokens, self.output_tokens, self.replications, self.requests, self.seed
+            self.lengths.input_tokens,
+            self.lengths.output_tokens,
+            self.replications,
+            self.requests,
+            self.seed
         )?;
         writeln!(out, "saturation  {}", saturation_line(&found.saturation))?;
         match (found.requests_per_s, found.ci95, &found.reason) {

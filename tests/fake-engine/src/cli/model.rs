@@ -3,9 +3,34 @@
 use std::time::Duration;
 
 use clap::Args;
-use inferscope_fake_engine::model::closed_form::Saturation;
+use inferscope_fake_engine::model::closed_form::{Saturation, Shape};
 use inferscope_fake_engine::model::{ParameterError, Parameters};
 use inferscope_fake_engine::parse_duration;
+
+/// Lengths that all requests have.
+#[derive(Debug, Args)]
+pub struct LengthArgs {
+    /// Tokens of each prompt
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub input_tokens: u32,
+    /// Tokens of each answer
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub output_tokens: u32,
+    /// Tokens with which all prompts begin alike
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub prefix_tokens: u32,
+}
+
+impl LengthArgs {
+    /// A request of these lengths.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            prompt_tokens: self.input_tokens,
+            cached_tokens: self.prefix_tokens.min(self.input_tokens),
+            output_tokens: self.output_tokens,
+        }
+    }
+}
 
 #[derive(Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Timing model")]

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use inferscope_fake_engine::model::Parameters;
-use inferscope_fake_engine::model::closed_form::{Saturation, Shape, saturation};
+use inferscope_fake_engine::model::closed_form::{Saturation, saturation};
 use inferscope_fake_engine::parse_duration;
 use inferscope_fake_engine::simulate::{Clients, Latency, Planned, Summary, run, unit_poisson};
 use serde::{Deserialize, Serialize};
 
-use super::model::{ModelArgs, engine_line, saturation_line};
+use super::model::{LengthArgs, ModelArgs, engine_line, saturation_line};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,15 +36,8 @@ pub struct SimulateArgs {
     /// Which point of the plan, where it has several
     #[arg(long, value_name = "ID", requires = "plan")]
     point: Option<String>,
-    /// Tokens of each prompt
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    input_tokens: u32,
-    /// Tokens of each answer
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    output_tokens: u32,
-    /// Tokens with which all prompts begin alike
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    prefix_tokens: u32,
+    #[command(flatten)]
+    lengths: LengthArgs,
     /// Measured requests
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     requests: u32,
@@ -107,17 +100,13 @@ impl SimulateArgs {
             }
             None => Clients::Open,
         };
-        let shape = Shape {
-            prompt_tokens: planned
-                .first()
-                .map_or(self.input_tokens, |p| p.prompt_tokens),
-            cached_tokens: self.prefix_tokens.min(self.input_tokens),
-            output_tokens: planned
-                .first()
-                .map_or(self.output_tokens, |p| p.output_tokens),
-        };
+        let mut shape = self.lengths.shape();
+        if let Some(first) = planned.first() {
+            shape.prompt_tokens = first.prompt_tokens;
+            shape.output_tokens = first.output_tokens;
+        }
         let report = Report {
-            summary: run(parameters, &planned, clients, self.prefix_tokens)?.summary(),
+            summary: run(parameters, &planned, clients, self.lengths.prefix_tokens)?.summary(),
             saturation: saturation(&parameters, shape),
         };
         let mut out = std::io::stdout().lock();
@@ -138,8 +127,8 @@ impl SimulateArgs {
         (0..warmup + self.requests)
             .map(|i| Planned {
                 at_ns: 0,
-                prompt_tokens: self.input_tokens,
-                output_tokens: self.output_tokens,
+                prompt_tokens: self.lengths.input_tokens,
+                output_tokens: self.lengths.output_tokens,
                 measured: i >= warmup,
             })
             .collect()
@@ -188,7 +177,7 @@ impl SimulateArgs {
             };
             all.push(Planned {
                 at_ns,
-                prompt_tokens: line.prompt_tokens.unwrap_or(self.input_tokens),
+                prompt_tokens: line.prompt_tokens.unwrap_or(self.lengths.input_tokens),
                 output_tokens: line.output_tokens,
                 measured: line.phase == "measure",
             });
