@@ -17,7 +17,7 @@ use pingora::protocols::l4::stream::Stream as L4Stream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::server::{ServeError, Services, bind};
+use crate::server::{Current, ServeError, bind};
 use pages::{AdminPort, MetricsPort};
 
 /// How long the accept loop rests when the process is out of descriptors or memory.
@@ -31,15 +31,15 @@ const REQUEST: Duration = Duration::from_secs(60);
 /// # Errors
 /// The first that is not to be had.
 pub async fn serve(
-    services: &Arc<Services>,
+    current: &Current,
 ) -> Result<(Option<SocketAddr>, Option<SocketAddr>), ServeError> {
-    let config = &services.config;
+    let config = &current.get().config;
     let metrics = match config.metrics {
-        Some(addr) => Some(start(addr, MetricsPort::new(services)).await?),
+        Some(addr) => Some(start(addr, MetricsPort::new(current)).await?),
         None => None,
     };
     let admin = match &config.admin {
-        Some(admin) => Some(start(admin.addr, AdminPort::new(services, admin)).await?),
+        Some(admin) => Some(start(admin.addr, AdminPort::new(current, admin)).await?),
         None => None,
     };
     Ok((metrics, admin))

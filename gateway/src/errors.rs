@@ -10,6 +10,7 @@
 mod kind;
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -19,6 +20,10 @@ pub use kind::Kind;
 use kind::Row;
 
 const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// The official clients take no longer pause for a sane one, and wait by their own rule instead.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Longest part of a client's text that a message repeats, in characters.
 const MAX_QUOTED: usize = 100;
@@ -30,7 +35,10 @@ pub struct Refusal {
     message: Cow<'static, str>,
     /// Field of the request that is at fault.
     param: Option<&'static str>,
-    allow: Option<HeaderValue>,
+    /// When to try again, if that is known.
+    retry_after: Option<Duration>,
+    /// What stands beside it in the head, such as what a path allows or a limit has left.
+    fields: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl From<Kind> for Refusal {
@@ -39,12 +47,33 @@ impl From<Kind> for Refusal {
             kind,
             message: Cow::Borrowed(kind.row().message),
             param: None,
-            allow: None,
+            retry_after: None,
+            fields: Vec::new(),
         }
     }
 }
 
 impl Refusal {
+    /// A refusal of `kind` with its own words.
+    #[must_use]
+    pub fn because(kind: Kind, message: String) -> Self {
+        Self::with(kind, None, message)
+    }
+
+    /// The same, with when a client should try again: at most a minute is told.
+    #[must_use]
+    pub fn after(mut self, pause: Duration) -> Self {
+        self.retry_after = Some(pause.min(MAX_PAUSE));
+        self
+    }
+
+    /// The same, with more response headers.
+    #[must_use]
+    pub fn and(mut self, fields: Vec<(HeaderName, HeaderValue)>) -> Self {
+        self.fields.extend(fields);
+        self
+    }
+
     fn with(kind: Kind, param: Option<&'static str>, message: String) -> Self {
         Self {
             message: Cow::Owned(message),
@@ -136,10 +165,9 @@ impl Refusal {
     #[must_use]
     pub fn method_not_allowed(path: &str, allowed: &Method) -> Self {
         let message = format!("{} takes {allowed} only", quoted(path));
-        Self {
-            allow: HeaderValue::from_str(allowed.as_str()).ok(),
-            ..Self::with(Kind::MethodNotAllowed, None, message)
-        }
+        let allow = HeaderValue::from_str(allowed.as_str()).ok();
+        Self::with(Kind::MethodNotAllowed, None, message)
+            .and(allow.map(|value| (ALLOW, value)).into_iter().collect())
     }
 
     /// Status of the answer.
@@ -182,12 +210,15 @@ impl Refusal {
             };
             headers.push((WWW_AUTHENTICATE, HeaderValue::from_static(challenge)));
         }
-        if row.status == StatusCode::SERVICE_UNAVAILABLE {
+        if let Some(pause) = self.retry_after {
+            let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
+            let ms = pause.as_millis().max(1) as u64;
+            headers.push((RETRY_AFTER, HeaderValue::from(seconds.max(1))));
+            headers.push((RETRY_AFTER_MS, HeaderValue::from(ms)));
+        } else if row.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.push((RETRY_AFTER, HeaderValue::from_static("1")));
         }
-        if let Some(allow) = &self.allow {
-            headers.push((ALLOW, allow.clone()));
-        }
+        headers.extend(self.fields.iter().cloned());
         headers
     }
 }

@@ -14,6 +14,7 @@ use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::gateway::Outcome;
 use pingora::http::RequestHeader;
 
+use crate::admission::Permit;
 use crate::auth::Principal;
 use crate::errors::Kind;
 use crate::fault::Cause;
@@ -79,6 +80,8 @@ pub struct Exchange {
     pub bytes_in: u64,
     /// Where it goes.
     pub target: Option<Target>,
+    /// Its place under the limits and in the queue.
+    pub permit: Option<Permit>,
     /// The head that goes upstream; its path lacks the endpoint's base.
     pub upstream_head: Option<RequestHeader>,
     /// The body that goes upstream.
@@ -133,6 +136,7 @@ impl Exchange {
             stream: false,
             bytes_in: 0,
             target: None,
+            permit: None,
             upstream_head: None,
             body: Bytes::new(),
             tried: Vec::new(),
@@ -208,9 +212,9 @@ impl Exchange {
     /// Writes the record, once.
     pub fn settle(&mut self) {
         if !std::mem::replace(&mut self.settled, true) {
-            self.lease = None;
             self.open = None;
             crate::settle::settle(self);
+            self.lease = None;
         }
     }
 }

@@ -10,8 +10,9 @@
 
 pub mod answer;
 mod body;
+pub mod edit;
+pub mod facts;
 pub mod ids;
-pub mod model;
 
 use http::{HeaderMap, Method, Version, header};
 use inferscope_shared::clock::MonoNs;
@@ -20,12 +21,14 @@ use pingora::ErrorType;
 use pingora::protocols::Stream;
 use pingora::protocols::http::v1::server::HttpSession as ClientSession;
 
+use crate::admission::{Ask, Denied};
 use crate::errors::Refusal;
 use crate::exchange::Exchange;
 use crate::fault::Cause;
 use crate::listener::Connection;
 use crate::upstream;
 use answer::Reply;
+use edit::Edit;
 use ids::Ids;
 
 /// Longest text of a client that goes into a record, in characters.
@@ -94,7 +97,7 @@ pub async fn receive(stream: Stream, connection: &mut Connection) -> Received {
         Some(_) => Ids::of(&HeaderMap::new()),
     };
     let mut exchange = Box::new(Exchange::new(
-        connection.services.clone(),
+        connection.current.get(),
         connection.track.clone(),
         ids,
         accept,
@@ -170,7 +173,8 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
     }
     let target = services.router.target(name)?;
     if let (Some(model), Some(upstream)) = (&facts.model, &target.upstream_model) {
-        exchange.body = model::rewrite(&exchange.body, model, upstream);
+        let edits = Edit::model(model, upstream).into_iter().collect();
+        exchange.body = edit::apply(&exchange.body, edits);
     }
     exchange.upstream_head = Some(upstream::head_for_pool(
         session.req_header(),
@@ -179,7 +183,18 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         &exchange.ids,
         exchange.body.len(),
     )?);
+    let ask = Ask::new(exchange, &facts, &target, &session.req_header().headers);
     exchange.target = Some(target);
+    // From here on the client's stream only says whether the client is still there.
+    exchange.track.exchange();
+    let gone = async {
+        let _ = session.read_body_or_idle(true).await;
+    };
+    exchange.permit = match services.admission.admit(ask, gone).await {
+        Ok(permit) => Some(permit),
+        Err(Denied::Refused(refusal)) => return Err(refusal.into()),
+        Err(Denied::Gone) => return Err(Stop::Gone),
+    };
     exchange.times.admitted = Some(MonoNs::now());
     Ok(())
 }

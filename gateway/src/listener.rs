@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, watch};
 use crate::exchange::Exchange;
 use crate::intake::{self, Envelope, Received};
 use crate::proxy::Gateway;
-use crate::server::{Phase, Services};
+use crate::server::{Current, Phase};
 use stamped::{OnFin, StampedStream};
 use track::{Limit, Track};
 
@@ -42,8 +42,8 @@ type ClientStream = StampedStream<TcpStream>;
 /// What all connections of a listener share.
 #[derive(Clone)]
 pub struct Shared {
-    /// The gateway's parts.
-    pub services: Arc<Services>,
+    /// The configuration in force and its parts.
+    pub current: Current,
     /// pingora's proxy around ours.
     pub proxy: Arc<HttpProxy<Gateway>>,
     /// Held by each connection: the drain is over when the last one drops it.
@@ -52,8 +52,8 @@ pub struct Shared {
 
 /// One client's connection.
 pub struct Connection {
-    /// The gateway's parts.
-    pub services: Arc<Services>,
+    /// The configuration in force and its parts.
+    pub current: Current,
     /// What its stream stamps.
     pub track: Arc<Track>,
     phase: watch::Receiver<Phase>,
@@ -62,7 +62,7 @@ pub struct Connection {
 
 /// Accepts until the drain begins.
 pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared) {
-    let mut phase = shared.services.phase.clone();
+    let mut phase = shared.current.get().phase.clone();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -90,8 +90,8 @@ async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared) {
     let client: ClientStream = StampedStream::new(tcp, id, on_fin, track.clone());
     let mut stream: Stream = Box::new(client);
     let mut connection = Connection {
-        services: shared.services.clone(),
-        phase: shared.services.phase.clone(),
+        current: shared.current.clone(),
+        phase: shared.current.get().phase.clone(),
         track,
         since: MonoNs::now(),
     };
@@ -131,13 +131,13 @@ async fn relay(
 ) -> Option<ReusedHttpStream> {
     let has_body = !exchange.body.is_empty();
     let accept = exchange.times.accept;
+    let limits = exchange.services.config.timeouts.clone();
     let mut session = ServerSession::new_http1(stream);
     session.set_pipelined_prefix(envelope.stand_in(has_body));
     session.set_connection_user_context(Some(exchange));
     connection.track.exchange();
 
     let track = connection.track.clone();
-    let limits = connection.services.config.timeouts.clone();
     // pingora's own shutdown signal stays unused: a drain is ours.
     let (_never, shutdown) = watch::channel(false);
     let mut serving = pin!(proxy.process_new_http(session, &shutdown));
@@ -191,7 +191,8 @@ impl Connection {
     /// Ends when the next head is overdue: none began within the idle time (or at all, once a
     /// drain has begun), or one began and did not end in time.
     pub async fn no_head_in_time(&mut self) {
-        let (since, limit) = (self.since, self.services.config.timeouts.request_head);
+        let limit = self.current.get().config.timeouts.request_head;
+        let since = self.since;
         let track = self.track.clone();
         let started = || track.lock().head_started;
         let overdue = async {

@@ -203,6 +203,11 @@ impl ProxyHttp for Gateway {
         }
         let exchange = exchange(ctx)?;
         response.insert_header("x-request-id", &exchange.ids.request)?;
+        if let Some(permit) = &exchange.permit {
+            for (name, value) in permit.fields() {
+                response.insert_header(name, value)?;
+            }
+        }
         if session.req_header().version < Version::HTTP_11
             && response.remove_header(&header::TRANSFER_ENCODING).is_some()
         {

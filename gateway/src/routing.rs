@@ -136,7 +136,7 @@ pub struct Router {
 impl Router {
     /// The table that `config` describes.
     #[must_use]
-    pub fn new(config: &config::Config) -> Self {
+    pub fn new(config: &config::Config, _before: Option<&Self>) -> Self {
         let pools = config
             .pools
             .iter()

@@ -5,6 +5,7 @@
 //! as soon as the last stream ends, or cuts what is left when the drain's time is up. A second
 //! signal cuts at once. Metrics and admin ports answer until the end.
 
+mod current;
 mod data;
 #[cfg(test)]
 mod tests;
@@ -21,12 +22,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::admission::Admission;
 use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::records::{Records, RecordsError};
 use crate::routes::Routes;
 use crate::routing::Router;
+pub use current::Current;
 pub use data::DataPorts;
 
 /// What tells one boot of the host from the next.
@@ -47,7 +50,8 @@ pub enum Phase {
     Cut,
 }
 
-/// What all requests share.
+/// What all requests share under one configuration. Immutable: a reload makes [the next
+/// one](Self::next).
 #[derive(Debug)]
 pub struct Services {
     /// The configuration.
@@ -58,6 +62,8 @@ pub struct Services {
     pub routes: Routes,
     /// Where a model is served.
     pub router: Router,
+    /// Who has to wait, and who is turned away.
+    pub admission: Admission,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Where records go.
@@ -69,7 +75,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// The parts that `config` describes.
+    /// The parts that `config` describes, made anew: for the start of the process.
     ///
     /// # Errors
     /// The records can't be written where it says.
@@ -94,13 +100,31 @@ impl Services {
         Ok(Self {
             auth: Authenticator::new(&config),
             routes,
-            router: Router::new(&config),
+            router: Router::new(&config, None),
+            admission: Admission::new(&config, None),
             metrics,
             records: Arc::new(records),
             boot_id,
             phase,
             config,
         })
+    }
+
+    /// The parts that `config` describes, which take over from these what must survive: the
+    /// counts of limits, places in queues, the health of endpoints, metrics and records.
+    #[must_use]
+    pub fn next(&self, config: Arc<Config>) -> Self {
+        Self {
+            auth: Authenticator::new(&config),
+            routes: Routes::new(&config.routes),
+            router: Router::new(&config, Some(&self.router)),
+            admission: Admission::new(&config, Some(&self.admission)),
+            metrics: Arc::clone(&self.metrics),
+            records: Arc::clone(&self.records),
+            boot_id: self.boot_id.clone(),
+            phase: self.phase.clone(),
+            config,
+        }
     }
 
     /// Whether the process is about to stop.
@@ -191,9 +215,9 @@ async fn serve(config: Config) -> Result<Arc<Records>, ServeError> {
         remedy: "raise the limit of open files (ulimit -n)",
     })?;
     let (phase, watched) = watch::channel(Phase::Serving);
-    let services = Arc::new(Services::new(Arc::new(config), watched)?);
-    let data = DataPorts::bind(services.clone()).await?;
-    let (metrics, admin) = crate::admin::serve(&services).await?;
+    let current = Current::new(Services::new(Arc::new(config), watched)?);
+    let data = DataPorts::bind(&current).await?;
+    let (metrics, admin) = crate::admin::serve(&current).await?;
     let ready = Ready {
         ready: true,
         data: data.addresses(),
@@ -206,6 +230,7 @@ async fn serve(config: Config) -> Result<Arc<Records>, ServeError> {
     let mut serving = tokio::spawn(data.serve());
 
     let signal = stop.wait().await;
+    let services = current.get();
     let limit = services.config.timeouts.drain;
     tracing::info!(signal, ?limit, "draining: the last stream ends the process");
     let _ = phase.send(Phase::Draining);

@@ -8,6 +8,7 @@ use inferscope_shared::record::SCHEMA_VERSION;
 use inferscope_shared::record::gateway::{Extraction, GatewayRecord, Outcome, Usage, UsageSource};
 use jiff::Timestamp;
 
+use crate::admission::Spent;
 use crate::exchange::Exchange;
 use crate::fault::Cause;
 use crate::relay;
@@ -15,8 +16,21 @@ use crate::relay;
 /// Settles `exchange`.
 pub fn settle(exchange: &mut Exchange) {
     let record = record(exchange, MonoNs::now());
+    if let Some(permit) = exchange.permit.take() {
+        permit.settle(spent(&record));
+    }
     exchange.services.metrics.settled(&record);
     exchange.services.records.submit(record);
+}
+
+/// What the request cost, as far as the record can say.
+fn spent(record: &GatewayRecord) -> Spent {
+    Spent {
+        answered: record.t_first_byte_ns.is_some() && record.status.is_some_and(|s| s < 400),
+        prompt_tokens: record.usage.prompt_tokens,
+        output_tokens: record.usage.completion_tokens,
+        output_events: record.chunks.events.iter().sum(),
+    }
 }
 
 /// The record of a request that ended at `now`.

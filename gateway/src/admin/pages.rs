@@ -13,7 +13,7 @@ use serde_json::json;
 use super::query;
 use crate::auth::{bearer, keys};
 use crate::config::{Admin, Secret};
-use crate::server::{Phase, Services};
+use crate::server::{Current, Phase};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -24,19 +24,19 @@ type Answer = Response<Vec<u8>>;
 
 /// `/metrics`, `/livez`, `/readyz`.
 pub(super) struct MetricsPort {
-    services: Arc<Services>,
+    current: Current,
 }
 
 impl MetricsPort {
-    pub(super) fn new(services: &Arc<Services>) -> Self {
+    pub(super) fn new(current: &Current) -> Self {
         Self {
-            services: Arc::clone(services),
+            current: current.clone(),
         }
     }
 
     fn page(&self, path: &str) -> Answer {
         match path {
-            "/metrics" => match self.services.metrics.render() {
+            "/metrics" => match self.current.get().metrics.render() {
                 Ok(text) => answer(StatusCode::OK, PROMETHEUS, text),
                 Err(error) => {
                     tracing::error!(%error, "the metrics cannot be written");
@@ -45,7 +45,7 @@ impl MetricsPort {
                 }
             },
             "/livez" => answer(StatusCode::OK, TEXT, "ok\n"),
-            "/readyz" if self.services.draining() => {
+            "/readyz" if self.current.get().draining() => {
                 answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, "draining\n")
             }
             "/readyz" => answer(StatusCode::OK, TEXT, "ok\n"),
@@ -65,15 +65,15 @@ impl ServeHttp for MetricsPort {
 
 /// `/status`, `/records`.
 pub(super) struct AdminPort {
-    services: Arc<Services>,
+    current: Current,
     token: Option<Secret>,
     started: Instant,
 }
 
 impl AdminPort {
-    pub(super) fn new(services: &Arc<Services>, admin: &Admin) -> Self {
+    pub(super) fn new(current: &Current, admin: &Admin) -> Self {
         Self {
-            services: Arc::clone(services),
+            current: current.clone(),
             token: admin.token.clone(),
             started: Instant::now(),
         }
@@ -104,7 +104,7 @@ impl AdminPort {
     }
 
     fn status(&self) -> String {
-        let services = &self.services;
+        let services = &self.current.get();
         let phase = match *services.phase.borrow() {
             Phase::Serving => "serving",
             Phase::Draining => "draining",
@@ -135,7 +135,7 @@ impl AdminPort {
             Ok(prefix) => prefix,
             Err(why) => return answer(StatusCode::BAD_REQUEST, TEXT, format!("{why}\n")),
         };
-        let records = Arc::clone(&self.services.records);
+        let records = Arc::clone(&self.current.get().records);
         // It may wait a moment, and it copies what may be many megabytes.
         let lines = tokio::task::spawn_blocking(move || records.query(prefix.as_deref())).await;
         match lines {

@@ -5,10 +5,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::*;
 use crate::config::{Admin, Config, Endpoint, Quick, Secret};
 use crate::metrics::sample_record;
-use crate::server::Phase;
+use crate::server::{Phase, Services};
 
 struct Ports {
-    services: Arc<Services>,
+    current: Current,
     phase: watch::Sender<Phase>,
     metrics: SocketAddr,
     admin: SocketAddr,
@@ -29,10 +29,10 @@ async fn ports(token: Option<&str>) -> Ports {
         token: token.map(|token| Secret::new(token.to_owned())),
     });
     let (phase, watched) = watch::channel(Phase::Serving);
-    let services = Arc::new(Services::new(Arc::new(config), watched).unwrap());
-    let (metrics, admin) = serve(&services).await.unwrap();
+    let current = Current::new(Services::new(Arc::new(config), watched).unwrap());
+    let (metrics, admin) = serve(&current).await.unwrap();
     Ports {
-        services,
+        current,
         phase,
         metrics: metrics.unwrap(),
         admin: admin.unwrap(),
@@ -111,7 +111,7 @@ async fn o11_the_admin_port_opens_with_its_token_only() {
 async fn records_are_served_by_prefix_behind_a_header() {
     let ports = ports(None).await;
     for _ in 0..3 {
-        ports.services.records.submit(sample_record());
+        ports.current.get().records.submit(sample_record());
     }
     let (status, text) = ask(ports.admin, "GET /records?prefix=run.gateway%2Ec1", "").await;
     assert_eq!((status, text.lines().count()), (200, 4));

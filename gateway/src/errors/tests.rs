@@ -58,6 +58,22 @@ fn what_a_client_should_do_next_is_in_the_headers() {
     x-should-retry: true
     retry-after: 1
     ");
+    let pause = |ms| headers(Refusal::draining().after(Duration::from_millis(ms)));
+    insta::assert_snapshot!(pause(5_400), @r"
+    x-should-retry: true
+    retry-after: 6
+    retry-after-ms: 5400
+    ");
+    insta::assert_snapshot!(pause(0), @r"
+    x-should-retry: true
+    retry-after: 1
+    retry-after-ms: 1
+    ");
+    insta::assert_snapshot!(pause(90_000), @r"
+    x-should-retry: true
+    retry-after: 60
+    retry-after-ms: 60000
+    ");
     insta::assert_snapshot!(headers(Kind::CredentialInvalid.into()), @r#"
     x-should-retry: false
     www-authenticate: Bearer realm="inferscope", error="invalid_token"

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http::header;
 use pingora::protocols::http::v1::server::HttpSession as ClientSession;
 
-use super::model::{self, Facts, Unread};
+use super::facts::{self, Facts, Unread};
 use super::{Stop, expects_continue};
 use crate::config::Config;
 use crate::errors::Refusal;
@@ -79,11 +79,11 @@ pub(super) fn facts(body: &[u8], services: &Services) -> Result<Facts, Refusal> 
     if body.is_empty() {
         return Ok(Facts::default());
     }
-    match model::read(body) {
+    match facts::read(body) {
         Ok(facts) => Ok(facts),
-        Err(Unread::TwoModels) => Err(Refusal::invalid_body(
-            "the body has more than one `model`: send it once",
-        )),
+        Err(Unread::Repeated(name)) => Err(Refusal::invalid_body(&format!(
+            "the body has more than one `{name}`: send it once"
+        ))),
         Err(_) if services.config.models.is_empty() => Ok(Facts::default()),
         Err(Unread::ModelNotText) => Err(Refusal::invalid_body(
             "the body's `model` is not a string: send its name, such as \"model\": \"NAME\"",

@@ -8,7 +8,7 @@ use pingora::server::configuration::ServerConf;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::{ServeError, Services, bind};
+use super::{Current, ServeError, bind};
 use crate::config::HalfClose;
 use crate::listener::stamped::OnFin;
 use crate::listener::{self, Shared};
@@ -29,9 +29,9 @@ impl DataPorts {
     ///
     /// # Errors
     /// The first that is not to be had.
-    pub async fn bind(services: Arc<Services>) -> Result<Self, ServeError> {
+    pub async fn bind(current: &Current) -> Result<Self, ServeError> {
         let mut listeners = Vec::new();
-        for port in &services.config.listen {
+        for port in &current.get().config.listen {
             let on_fin = match port.half_close {
                 HalfClose::Gone => OnFin::Gone,
                 HalfClose::Tolerate => OnFin::Tolerate,
@@ -42,7 +42,7 @@ impl DataPorts {
         Ok(Self {
             listeners,
             shared: Shared {
-                services,
+                current: current.clone(),
                 proxy: proxy(),
                 alive: sender,
             },

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use inferscope_gateway::config::Config;
-use inferscope_gateway::server::{DataPorts, Phase, Services};
+use inferscope_gateway::server::{Current, DataPorts, Phase, Services};
 use inferscope_shared::record::gateway::GatewayRecord;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,7 +26,7 @@ pub async fn closed_port() -> SocketAddr {
 
 pub struct Gateway {
     address: SocketAddr,
-    services: Arc<Services>,
+    current: Current,
     phase: watch::Sender<Phase>,
     serving: JoinHandle<()>,
     taken: AtomicUsize,
@@ -53,12 +53,12 @@ impl Gateway {
         );
         let config = Arc::new(Config::parse("test.yaml", &text).unwrap());
         let (phase, watched) = watch::channel(Phase::Serving);
-        let services = Arc::new(Services::new(config, watched).unwrap());
-        let ports = DataPorts::bind(services.clone()).await.unwrap();
+        let current = Current::new(Services::new(config, watched).unwrap());
+        let ports = DataPorts::bind(&current).await.unwrap();
         let address = ports.addresses()[0];
         Self {
             address,
-            services,
+            current,
             phase,
             serving: tokio::spawn(ports.serve()),
             taken: AtomicUsize::new(0),
@@ -70,8 +70,8 @@ impl Gateway {
         let i = self.taken.fetch_add(1, Ordering::SeqCst);
         let waiting = async {
             loop {
-                let services = self.services.clone();
-                let lines = tokio::task::spawn_blocking(move || services.records.query(None))
+                let current = self.current.clone();
+                let lines = tokio::task::spawn_blocking(move || current.get().records.query(None))
                     .await
                     .unwrap();
                 let mut lines = lines

@@ -1,0 +1,159 @@
+//! Whether a request may go to an engine now, later, or not at all.
+//!
+//! Two parts decide, in this order: [`limits`](crate::limits) take what the request may cost from
+//! what its key, tenant and pool are allowed, all of it or nothing; the [`queue`](crate::queue)
+//! lets it wait for a place at an engine. The outcome is one [`Permit`], which the request holds
+//! to its end. Dropping it gives everything back, so a refusal by the queue, a client that leaves
+//! and a panic cost a caller nothing; [`Permit::settle`] turns the estimate into what was used.
+//!
+//! Clock: CLOCK_MONOTONIC.
+
+use std::future::Future;
+
+use http::{HeaderMap, HeaderName};
+use inferscope_shared::clock::MonoNs;
+
+use crate::config::Config;
+use crate::errors::Refusal;
+use crate::exchange::Exchange;
+use crate::intake::facts::Facts;
+use crate::limits::{Limits, Reservation};
+use crate::queue::{Queue, Slot};
+use crate::routing::Target;
+
+/// Which retry of the official clients this is; absent or 0 on the first attempt.
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+/// Seconds that the official clients wait: for the next bytes (Python), in all (Node).
+const CLIENT_TIMEOUTS: [HeaderName; 2] = [
+    HeaderName::from_static("x-stainless-read-timeout"),
+    HeaderName::from_static("x-stainless-timeout"),
+];
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// Whose request it is.
+    pub tenant: String,
+    /// By which key.
+    pub key_id: String,
+    /// The pool that serves it.
+    pub pool: String,
+    /// The model as the client named it.
+    pub model: Option<String>,
+    /// First byte of its head.
+    pub arrived: MonoNs,
+    /// Estimated tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// The most tokens that it asks an engine for, per choice; `None` leaves it to the engine.
+    pub output_tokens: Option<u64>,
+    /// Choices asked for (`n`).
+    pub choices: u64,
+    /// Attempts of the same client before this one.
+    pub retry_count: u32,
+    /// How long the client says it waits, in seconds from `arrived`.
+    pub client_timeout_seconds: Option<f64>,
+}
+
+impl Ask {
+    /// What `exchange` asks for, as its body and headers say.
+    #[must_use]
+    pub fn new(exchange: &Exchange, facts: &Facts, target: &Target, headers: &HeaderMap) -> Self {
+        let text = |name: &HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
+        let caller = exchange.principal.as_ref();
+        Self {
+            tenant: caller.map(|p| p.tenant.clone()).unwrap_or_default(),
+            key_id: caller.map(|p| p.key_id.clone()).unwrap_or_default(),
+            pool: target.pool.name.clone(),
+            model: exchange.model.clone(),
+            arrived: exchange.times.accept,
+            prompt_tokens: facts.prompt_tokens(),
+            output_tokens: facts.output_tokens(),
+            choices: facts.choices(),
+            retry_count: text(&RETRY_COUNT).and_then(|t| t.parse().ok()).unwrap_or(0),
+            client_timeout_seconds: CLIENT_TIMEOUTS
+                .iter()
+                .filter_map(|name| text(name)?.parse::<f64>().ok())
+                .filter(|seconds| seconds.is_finite() && *seconds > 0.0)
+                .min_by(f64::total_cmp),
+        }
+    }
+}
+
+/// Why a request is not admitted.
+#[derive(Debug)]
+pub enum Denied {
+    /// It is told so.
+    Refused(Refusal),
+    /// Its client left while it waited.
+    Gone,
+}
+
+/// What a request turned out to cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spent {
+    /// The client was sent a byte of an engine's good answer.
+    pub answered: bool,
+    /// Prompt tokens, as the engine counted them.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of all choices, as the engine counted them.
+    pub output_tokens: Option<u64>,
+    /// Output events that were seen: the estimate where the engine counts nothing.
+    pub output_events: u64,
+}
+
+/// A request's place under the limits and at an engine. See the module head.
+#[derive(Debug)]
+pub struct Permit {
+    reservation: Reservation,
+    /// Given back when the permit is.
+    _slot: Slot,
+}
+
+impl Permit {
+    /// Charges what was `spent` instead of what was reserved.
+    pub fn settle(self, spent: Spent) {
+        self.reservation.settle(spent, MonoNs::now());
+    }
+
+    /// What the caller has left, as response headers.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(HeaderName, http::HeaderValue)> {
+        self.reservation.fields(MonoNs::now())
+    }
+}
+
+/// The limits and queues of one configuration.
+#[derive(Debug)]
+pub struct Admission {
+    /// Who may use how much.
+    pub limits: Limits,
+    /// Who waits for an engine.
+    pub queue: Queue,
+}
+
+impl Admission {
+    /// What `config` describes; counts and waiting requests of `before` live on.
+    #[must_use]
+    pub fn new(config: &Config, before: Option<&Self>) -> Self {
+        Self {
+            limits: Limits::new(config, before.map(|b| &b.limits)),
+            queue: Queue::new(config, before.map(|b| &b.queue)),
+        }
+    }
+
+    /// Admits `ask`, perhaps after a wait, which ends when `gone` does: the client left.
+    ///
+    /// # Errors
+    /// [`Denied`]; nothing is held then.
+    pub async fn admit(&self, ask: Ask, gone: impl Future<Output = ()>) -> Result<Permit, Denied> {
+        let reservation = self
+            .limits
+            .reserve(&ask, MonoNs::now())
+            .map_err(Denied::Refused)?;
+        let slot = self.queue.enter(&ask, gone).await?;
+        Ok(Permit {
+            reservation,
+            _slot: slot,
+        })
+    }
+}
