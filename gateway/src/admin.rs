@@ -1,8 +1,8 @@
 //! The two ports that no client of the engines gets to see.
 //!
 //! Metrics port, read-only: `/metrics`, `/livez`, `/readyz` (503 once a drain has begun). Admin
-//! port, on loopback or behind a token: `/status`, `/records[?prefix=…]`. Both take GET and HEAD
-//! of exact paths only, and live until the process ends, so that a drain can be watched.
+//! port, on loopback or behind a token: `/status`, `/records[?prefix=…]`, and by POST `/reload`.
+//! Exact paths only; both live until the process ends, so that a drain can be watched.
 
 mod pages;
 mod query;
@@ -17,7 +17,7 @@ use pingora::protocols::l4::stream::Stream as L4Stream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::server::{Current, ServeError, bind};
+use crate::server::{Current, Reloader, ServeError, bind};
 use pages::{AdminPort, MetricsPort};
 
 /// How long the accept loop rests when the process is out of descriptors or memory.
@@ -32,6 +32,7 @@ const REQUEST: Duration = Duration::from_secs(60);
 /// The first that is not to be had.
 pub async fn serve(
     current: &Current,
+    reloader: &Arc<Reloader>,
 ) -> Result<(Option<SocketAddr>, Option<SocketAddr>), ServeError> {
     let config = &current.get().config;
     let metrics = match config.metrics {
@@ -39,7 +40,7 @@ pub async fn serve(
         None => None,
     };
     let admin = match &config.admin {
-        Some(admin) => Some(start(admin.addr, AdminPort::new(current, admin)).await?),
+        Some(admin) => Some(start(admin.addr, AdminPort::new(current, reloader, admin)).await?),
         None => None,
     };
     Ok((metrics, admin))

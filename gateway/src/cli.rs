@@ -84,9 +84,10 @@ pub fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Run(run) => {
+            let path = run.config.clone();
             let config = run_config(run)?;
             logs::init(&config.logs);
-            server::run(config).map_err(Failure::Serve)
+            server::run(config, path).map_err(Failure::Serve)
         }
         Command::Check { config } => {
             let summary = check::summary(&config, &Config::load(&config)?);

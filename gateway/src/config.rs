@@ -10,6 +10,7 @@
 
 mod auth;
 mod listen;
+mod outline;
 mod pools;
 mod quick;
 mod records;
@@ -28,6 +29,7 @@ use inferscope_shared::strict_yaml::{self, Map, Node, Problems};
 pub use auth::{ApiKey, Auth, KEY_HASH_BYTES, Tenant};
 pub(crate) use auth::{check_name, hash_text};
 pub use listen::{Admin, HalfClose, Listen};
+pub use outline::{Change, Outline};
 pub use pools::{Endpoint, ModelRoute, Pool};
 pub use quick::Quick;
 pub use records::{RecordsConfig, RecordsFile, RecordsRing};
@@ -94,6 +96,8 @@ pub struct Config {
     pub max_body_bytes: u64,
     /// The gateway's own log.
     pub logs: Logs,
+    /// The file's values, to tell it from another one.
+    pub outline: Outline,
 }
 
 /// Why there is no configuration.
@@ -212,6 +216,7 @@ impl Config {
             records,
             max_body_bytes,
             logs,
+            outline: Outline::of(root),
         })
     }
 }

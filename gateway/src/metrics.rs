@@ -9,6 +9,7 @@ mod declared;
 pub mod labels;
 
 use std::collections::BTreeSet;
+use std::sync::{PoisonError, RwLock};
 
 use inferscope_shared::record::delta;
 use inferscope_shared::record::gateway::{Extraction, GatewayRecord, Outcome};
@@ -25,6 +26,12 @@ const MAX_TOKENS: u64 = 1_000_000_000;
 pub struct Metrics {
     registry: Registry,
     declared: Declared,
+    names: RwLock<Names>,
+}
+
+/// The values that labels take from the configuration.
+#[derive(Debug, Default)]
+struct Names {
     models: BTreeSet<String>,
     paths: BTreeSet<String>,
 }
@@ -58,9 +65,31 @@ impl Metrics {
         Ok(Self {
             registry,
             declared,
-            models: models.into_iter().collect(),
-            paths: paths.into_iter().collect(),
+            names: RwLock::new(Names {
+                models: models.into_iter().collect(),
+                paths: paths.into_iter().collect(),
+            }),
         })
+    }
+
+    /// From now on these models and paths have labels of their own. Series of others stay as
+    /// they are.
+    pub fn name(
+        &self,
+        models: impl IntoIterator<Item = String>,
+        paths: impl IntoIterator<Item = String>,
+    ) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        names.models = models.into_iter().collect();
+        names.paths = paths.into_iter().collect();
+    }
+
+    /// A reload of the configuration ended.
+    pub fn reloaded(&self, outcome: labels::Reload) {
+        self.declared
+            .config_reloads_total
+            .with_label_values(&[outcome.label()])
+            .inc();
     }
 
     /// A request's head began.
@@ -93,8 +122,9 @@ impl Metrics {
     pub fn settled(&self, record: &GatewayRecord) {
         let all = &self.declared;
         all.requests_in_flight.dec();
-        let model = one_of(&self.models, record.model.as_deref());
-        let path = one_of(&self.paths, Some(&record.path));
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let model = one_of(&names.models, record.model.as_deref());
+        let path = one_of(&names.paths, Some(&record.path));
         all.requests_total
             .with_label_values(&[
                 path,

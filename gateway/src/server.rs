@@ -7,11 +7,13 @@
 
 mod current;
 mod data;
+mod reload;
 #[cfg(test)]
 mod tests;
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ use crate::routes::Routes;
 use crate::routing::Router;
 pub use current::Current;
 pub use data::DataPorts;
+pub use reload::{ReloadError, Reloaded, Reloader};
 
 /// What tells one boot of the host from the next.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -114,12 +117,17 @@ impl Services {
     /// counts of limits, places in queues, the health of endpoints, metrics and records.
     #[must_use]
     pub fn next(&self, config: Arc<Config>) -> Self {
+        let routes = Routes::new(&config.routes);
         Self {
             auth: Authenticator::new(&config),
-            routes: Routes::new(&config.routes),
             router: Router::new(&config, Some(&self.router)),
             admission: Admission::new(&config, Some(&self.admission)),
-            metrics: Arc::clone(&self.metrics),
+            metrics: {
+                self.metrics
+                    .name(config.models.keys().cloned(), routes.paths());
+                Arc::clone(&self.metrics)
+            },
+            routes,
             records: Arc::clone(&self.records),
             boot_id: self.boot_id.clone(),
             phase: self.phase.clone(),
@@ -179,11 +187,12 @@ struct Ready {
     admin: Option<SocketAddr>,
 }
 
-/// Serves `config` until a signal ends it.
+/// Serves `config`, which came from the file at `path`, until a signal ends it. SIGHUP reads that
+/// file again.
 ///
 /// # Errors
 /// Why it could not begin to.
-pub fn run(config: Config) -> Result<(), ServeError> {
+pub fn run(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     raise_descriptor_limit();
     let runtime = Builder::new_multi_thread()
         .enable_all()
@@ -193,7 +202,7 @@ pub fn run(config: Config) -> Result<(), ServeError> {
             cause,
             remedy: "raise the limits of threads and open files (ulimit -u and -n)",
         })?;
-    let served = runtime.block_on(serve(config));
+    let served = runtime.block_on(serve(config, path));
     // On a failure nothing was served, and there is nothing to write.
     let records = served?;
     end(runtime, &records);
@@ -208,8 +217,8 @@ fn end(runtime: Runtime, records: &Records) {
 }
 
 /// Serves until a signal ends it; gives back where the last records will go.
-async fn serve(config: Config) -> Result<Arc<Records>, ServeError> {
-    let mut stop = Stop::new().map_err(|cause| ServeError::Start {
+async fn serve(config: Config, path: Option<PathBuf>) -> Result<Arc<Records>, ServeError> {
+    let mut signals = Signals::new().map_err(|cause| ServeError::Start {
         what: "catch the signals that stop the process",
         cause,
         remedy: "raise the limit of open files (ulimit -n)",
@@ -217,7 +226,8 @@ async fn serve(config: Config) -> Result<Arc<Records>, ServeError> {
     let (phase, watched) = watch::channel(Phase::Serving);
     let current = Current::new(Services::new(Arc::new(config), watched)?);
     let data = DataPorts::bind(&current).await?;
-    let (metrics, admin) = crate::admin::serve(&current).await?;
+    let reloader = Arc::new(Reloader::new(path, current.clone()));
+    let (metrics, admin) = crate::admin::serve(&current, &reloader).await?;
     let ready = Ready {
         ready: true,
         data: data.addresses(),
@@ -229,7 +239,7 @@ async fn serve(config: Config) -> Result<Arc<Records>, ServeError> {
     }
     let mut serving = tokio::spawn(data.serve());
 
-    let signal = stop.wait().await;
+    let signal = signals.stop(&reloader).await;
     let services = current.get();
     let limit = services.config.timeouts.drain;
     tracing::info!(signal, ?limit, "draining: the last stream ends the process");
@@ -237,7 +247,7 @@ async fn serve(config: Config) -> Result<Arc<Records>, ServeError> {
     let why = tokio::select! {
         _ = &mut serving => None,
         () = tokio::time::sleep(limit) => Some("the drain's time is up"),
-        signal = stop.wait() => Some(signal),
+        signal = signals.stop(&reloader) => Some(signal),
     };
     if let Some(why) = why {
         tracing::warn!(why, "cutting what still runs");
@@ -267,14 +277,14 @@ fn announce(ready: &Ready) -> io::Result<()> {
     out.flush()
 }
 
-/// The signals that stop the process, and the one that would and must not.
-struct Stop {
+/// The signals that stop the process, and the one that makes it read its configuration again.
+struct Signals {
     term: Signal,
     int: Signal,
     hup: Signal,
 }
 
-impl Stop {
+impl Signals {
     fn new() -> io::Result<Self> {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
@@ -283,14 +293,18 @@ impl Stop {
         })
     }
 
-    /// The name of the next one.
-    async fn wait(&mut self) -> &'static str {
+    /// The name of the next one that stops the process.
+    async fn stop(&mut self, reloader: &Arc<Reloader>) -> &'static str {
         loop {
             tokio::select! {
                 _ = self.term.recv() => return "SIGTERM",
                 _ = self.int.recv() => return "SIGINT",
                 _ = self.hup.recv() => {
-                    tracing::warn!("SIGHUP: reloading is not in this version, restart instead");
+                    // It logs what it did. Another signal need not wait for it.
+                    let reloader = Arc::clone(reloader);
+                    tokio::task::spawn_blocking(move || {
+                        let _ = reloader.reload();
+                    });
                 }
             }
         }

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::query;
 use crate::auth::{bearer, keys};
-use crate::config::{Admin, Secret};
-use crate::server::{Current, Phase};
+use crate::config::{Admin, Change, Secret};
+use crate::server::{Current, Phase, ReloadError, Reloaded, Reloader};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -63,17 +63,19 @@ impl ServeHttp for MetricsPort {
     }
 }
 
-/// `/status`, `/records`.
+/// `/status`, `/records`, `/reload`.
 pub(super) struct AdminPort {
     current: Current,
+    reloader: Arc<Reloader>,
     token: Option<Secret>,
     started: Instant,
 }
 
 impl AdminPort {
-    pub(super) fn new(current: &Current, admin: &Admin) -> Self {
+    pub(super) fn new(current: &Current, reloader: &Arc<Reloader>, admin: &Admin) -> Self {
         Self {
             current: current.clone(),
+            reloader: Arc::clone(reloader),
             token: admin.token.clone(),
             started: Instant::now(),
         }
@@ -95,11 +97,54 @@ impl AdminPort {
         Some(refusal)
     }
 
-    async fn page(&self, path: &str, query: Option<&str>) -> Answer {
+    async fn page(&self, method: &Method, path: &str, query: Option<&str>) -> Answer {
+        let method = match (path, method) {
+            ("/reload", &Method::POST) => return self.reload().await,
+            ("/reload", _) => return wrong_method("POST"),
+            _ => method,
+        };
+        if let Some(refusal) = refuse_method(method) {
+            return refusal;
+        }
         match path {
             "/status" => answer(StatusCode::OK, JSON, self.status()),
             "/records" => self.records(query).await,
-            _ => not_found("/status and /records?prefix=ID are served here\n"),
+            _ => not_found("/status, /records?prefix=ID and POST /reload are served here\n"),
+        }
+    }
+
+    async fn reload(&self) -> Answer {
+        let reloader = Arc::clone(&self.reloader);
+        let done = tokio::task::spawn_blocking(move || reloader.reload()).await;
+        let texts = |changes: &[Change]| -> Vec<String> {
+            changes.iter().map(ToString::to_string).collect()
+        };
+        match done {
+            Ok(Ok(Reloaded {
+                changes,
+                need_restart,
+            })) => {
+                let body = json!({
+                    "reloaded": true,
+                    "changes": texts(&changes),
+                    "need_restart": texts(&need_restart),
+                });
+                answer(StatusCode::OK, JSON, format!("{body}\n"))
+            }
+            Ok(Err(error)) => {
+                let status = match error {
+                    ReloadError::NoFile => StatusCode::CONFLICT,
+                    ReloadError::Config(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                };
+                let problems: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
+                let body = json!({"reloaded": false, "problems": problems});
+                answer(status, JSON, format!("{body}\n"))
+            }
+            Err(error) => {
+                tracing::error!(%error, "the reload broke off");
+                let text = "the log says why\n";
+                answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
+            }
         }
     }
 
@@ -156,12 +201,10 @@ impl AdminPort {
 impl ServeHttp for AdminPort {
     async fn response(&self, session: &mut ServerSession) -> Answer {
         let request = session.req_header();
-        let refusal = self
-            .refuse_caller(&request.headers)
-            .or_else(|| refuse_method(&request.method));
-        let page = match refusal {
+        let (path, query) = (request.uri.path(), request.uri.query());
+        let page = match self.refuse_caller(&request.headers) {
             Some(refusal) => refusal,
-            None => self.page(request.uri.path(), request.uri.query()).await,
+            None => self.page(&request.method, path, query).await,
         };
         without_body_for_head(&request.method, page)
     }
@@ -186,10 +229,15 @@ fn refuse_method(method: &Method) -> Option<Answer> {
     if matches!(*method, Method::GET | Method::HEAD) {
         return None;
     }
-    let mut refusal = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET and HEAD only\n");
-    let allow = http::HeaderValue::from_static("GET, HEAD");
+    Some(wrong_method("GET, HEAD"))
+}
+
+fn wrong_method(allowed: &'static str) -> Answer {
+    let text = format!("this path takes {allowed} only\n");
+    let mut refusal = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
+    let allow = http::HeaderValue::from_static(allowed);
     refusal.headers_mut().insert(ALLOW, allow);
-    Some(refusal)
+    refusal
 }
 
 /// The length of the body stays in the head.

@@ -30,7 +30,8 @@ async fn ports(token: Option<&str>) -> Ports {
     });
     let (phase, watched) = watch::channel(Phase::Serving);
     let current = Current::new(Services::new(Arc::new(config), watched).unwrap());
-    let (metrics, admin) = serve(&current).await.unwrap();
+    let reloader = Arc::new(Reloader::new(None, current.clone()));
+    let (metrics, admin) = serve(&current, &reloader).await.unwrap();
     Ports {
         current,
         phase,

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{
-    Admin, Auth, Config, Endpoint, HalfClose, Listen, Logs, MAX_REQUEST_BODY, Pool, RecordsConfig,
-    RecordsFile, Timeouts,
+    Admin, Auth, Config, Endpoint, HalfClose, Listen, Logs, MAX_REQUEST_BODY, Outline, Pool,
+    RecordsConfig, RecordsFile, Timeouts,
 };
 
 /// What `run --upstream` was told.
@@ -54,6 +54,7 @@ impl Config {
             },
             max_body_bytes: MAX_REQUEST_BODY,
             logs: Logs::default(),
+            outline: Outline::default(),
         }
     }
 }

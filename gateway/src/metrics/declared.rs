@@ -138,6 +138,8 @@ metrics! {
         "Attempts towards engines after the first of a request.";
     extraction_partial_total: IntCounter, [], &[],
         "Answers that could not be followed to the end (oversized event, encoding, malformed JSON). Their bytes went through all the same.";
+    config_reloads_total: IntCounterVec, ["outcome"], &[],
+        "Reloads of the configuration, by signal or admin port: done, or refused because the file had faults. Not counted: the first load.";
     write_blocked_seconds: Histogram, [], BLOCKED,
         "Time that writes of one answer waited for the client. Not counted: answers that never waited.";
     records_dropped_total: IntCounterVec, ["sink"], &[],

@@ -51,6 +51,26 @@ impl TokenKind {
     }
 }
 
+/// How a reload ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// The file is in force.
+    Done,
+    /// It had faults; nothing changed.
+    Refused,
+}
+
+impl Reload {
+    /// The label's value.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// Where records go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sink {

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use inferscope_gateway::config::Config;
-use inferscope_gateway::server::{Current, DataPorts, Phase, Services};
+use inferscope_gateway::server::{
+    Current, DataPorts, Phase, ReloadError, Reloaded, Reloader, Services,
+};
 use inferscope_shared::record::gateway::GatewayRecord;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,6 +29,9 @@ pub async fn closed_port() -> SocketAddr {
 pub struct Gateway {
     address: SocketAddr,
     current: Current,
+    /// Holds `gateway.yaml`, which a reload reads.
+    folder: tempfile::TempDir,
+    reloader: Reloader,
     phase: watch::Sender<Phase>,
     serving: JoinHandle<()>,
     taken: AtomicUsize,
@@ -51,13 +56,18 @@ impl Gateway {
         let text = format!(
             "version: 1\nlisten: [{{addr: \"127.0.0.1:0\", half_close: {half_close}}}]\nauth: {{mode: none}}\nrecords: {{hash: true}}\npools: {{p: {{endpoints: [{endpoints}]}}}}\n{extra}"
         );
-        let config = Arc::new(Config::parse("test.yaml", &text).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.yaml");
+        std::fs::write(&path, text).unwrap();
+        let config = Arc::new(Config::load(&path).unwrap());
         let (phase, watched) = watch::channel(Phase::Serving);
         let current = Current::new(Services::new(config, watched).unwrap());
         let ports = DataPorts::bind(&current).await.unwrap();
         let address = ports.addresses()[0];
         Self {
             address,
+            reloader: Reloader::new(Some(path), current.clone()),
+            folder,
             current,
             phase,
             serving: tokio::spawn(ports.serve()),
@@ -85,6 +95,14 @@ impl Gateway {
             }
         };
         tokio::time::timeout(PATIENCE, waiting).await.unwrap()
+    }
+
+    /// Changes the configuration's text and reloads it.
+    pub fn reload(&self, change: impl FnOnce(String) -> String) -> Result<Reloaded, ReloadError> {
+        let path = self.folder.path().join("gateway.yaml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, change(text)).unwrap();
+        self.reloader.reload()
     }
 
     pub fn drain(&self) {

@@ -11,6 +11,7 @@ mod engine;
 mod engines;
 mod harness;
 mod relaying;
+mod reloads;
 mod requests;
 
 use engine::{Do, chunk, event, last_chunk, stream_head};

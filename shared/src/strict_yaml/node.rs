@@ -45,6 +45,50 @@ impl Node {
         &self.path
     }
 
+    /// Every scalar below this value with its path. An item of a list that is a map with one of
+    /// `names` in it is called by the first of those, `keys[laptop]`, else by its place, `keys[0]`.
+    #[must_use]
+    pub fn leaves(&self, names: &[&str]) -> Vec<(String, String)> {
+        let mut leaves = Vec::new();
+        self.gather(String::new(), names, &mut leaves);
+        leaves
+    }
+
+    fn gather(&self, path: String, names: &[&str], leaves: &mut Vec<(String, String)>) {
+        match &self.kind {
+            Kind::Scalar { text, .. } => leaves.push((path, text.clone())),
+            Kind::Seq(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    let name = item
+                        .called(names)
+                        .map_or_else(|| i.to_string(), str::to_owned);
+                    item.gather(format!("{path}[{name}]"), names, leaves);
+                }
+            }
+            Kind::Map(members) => {
+                let dot = if path.is_empty() { "" } else { "." };
+                for (key, _, value) in members {
+                    value.gather(format!("{path}{dot}{key}"), names, leaves);
+                }
+            }
+        }
+    }
+
+    /// The text of the first of `names` that this map has.
+    fn called(&self, names: &[&str]) -> Option<&str> {
+        let Kind::Map(members) = &self.kind else {
+            return None;
+        };
+        names.iter().find_map(|name| {
+            members
+                .iter()
+                .find_map(|(key, _, value)| match &value.kind {
+                    Kind::Scalar { text, .. } if key == name => Some(text.as_str()),
+                    _ => None,
+                })
+        })
+    }
+
     /// Records that this value is wrong.
     pub fn complain(&self, problems: &mut Problems, message: impl Into<String>) {
         problems.push(self.at, self.path.clone(), message);
