@@ -9,6 +9,7 @@
 //! Clock: CLOCK_MONOTONIC.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 use inferscope_shared::clock::MonoNs;
@@ -18,6 +19,7 @@ use crate::errors::Refusal;
 use crate::exchange::Exchange;
 use crate::intake::facts::Facts;
 use crate::limits::{Limits, Reservation};
+use crate::metrics::Metrics;
 use crate::queue::{Queue, Slot};
 use crate::routing::Target;
 
@@ -27,6 +29,13 @@ const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count
 const CLIENT_TIMEOUTS: [HeaderName; 2] = [
     HeaderName::from_static("x-stainless-read-timeout"),
     HeaderName::from_static("x-stainless-timeout"),
+];
+
+/// Paths whose answers are generated, with the member of their body that limits the length.
+const GENERATING: [(&str, &str); 3] = [
+    ("/v1/chat/completions", "max_tokens"),
+    ("/v1/completions", "max_tokens"),
+    ("/v1/responses", "max_output_tokens"),
 ];
 
 /// What a request asks for.
@@ -46,8 +55,12 @@ pub struct Ask {
     pub prompt_tokens: u64,
     /// The most tokens that it asks an engine for, per choice; `None` leaves it to the engine.
     pub output_tokens: Option<u64>,
-    /// Choices asked for (`n`).
+    /// Choices that an engine generates (`n`, `best_of`).
     pub choices: u64,
+    /// It asks for text to be generated, and not for a list or an embedding.
+    pub generates: bool,
+    /// The member that limits its answer, by its path.
+    pub output_member: &'static str,
     /// Attempts of the same client before this one.
     pub retry_count: u32,
     /// How long the client says it waits, in seconds from `arrived`.
@@ -69,6 +82,11 @@ impl Ask {
             prompt_tokens: facts.prompt_tokens(),
             output_tokens: facts.output_tokens(),
             choices: facts.choices(),
+            generates: GENERATING.iter().any(|(path, _)| *path == exchange.path),
+            output_member: GENERATING
+                .iter()
+                .find(|(path, _)| *path == exchange.path)
+                .map_or("max_tokens", |(_, member)| member),
             retry_count: text(&RETRY_COUNT).and_then(|t| t.parse().ok()).unwrap_or(0),
             client_timeout_seconds: CLIENT_TIMEOUTS
                 .iter()
@@ -134,9 +152,9 @@ pub struct Admission {
 impl Admission {
     /// What `config` describes; counts and waiting requests of `before` live on.
     #[must_use]
-    pub fn new(config: &Config, before: Option<&Self>) -> Self {
+    pub fn new(config: &Config, before: Option<&Self>, metrics: &Arc<Metrics>) -> Self {
         Self {
-            limits: Limits::new(config, before.map(|b| &b.limits)),
+            limits: Limits::new(config, before.map(|b| &b.limits), metrics),
             queue: Queue::new(config, before.map(|b| &b.queue)),
         }
     }

@@ -9,6 +9,7 @@
 //! `[redacted]`.
 
 mod auth;
+mod limits;
 mod listen;
 mod outline;
 mod pools;
@@ -28,6 +29,7 @@ use inferscope_shared::strict_yaml::{self, Map, Node, Problems};
 
 pub use auth::{ApiKey, Auth, KEY_HASH_BYTES, Tenant};
 pub(crate) use auth::{check_name, hash_text};
+pub use limits::{LimitsConfig, OutputCap, Over};
 pub use listen::{Admin, HalfClose, Listen};
 pub use outline::{Change, Outline};
 pub use pools::{Endpoint, ModelRoute, Pool};
@@ -218,6 +220,20 @@ impl Config {
             logs,
             outline: Outline::of(root),
         })
+    }
+}
+
+impl Config {
+    /// Whether anything has a budget of the day or the month.
+    #[must_use]
+    pub fn has_budgets(&self) -> bool {
+        let keys = self.auth.keys().iter().map(|key| &key.limits);
+        let tenants = self.tenants.values().map(|tenant| &tenant.limits);
+        let pools = self.pools.values().map(|pool| &pool.limits);
+        keys.chain(tenants)
+            .chain(pools)
+            .flatten()
+            .any(|limits| limits.daily_tokens.or(limits.monthly_tokens).is_some())
     }
 }
 

@@ -172,10 +172,12 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         None => {}
     }
     let target = services.router.target(name)?;
+    let ask = Ask::new(exchange, &facts, &target, &session.req_header().headers);
+    let mut edits = services.admission.limits.fit(&ask, &facts)?;
     if let (Some(model), Some(upstream)) = (&facts.model, &target.upstream_model) {
-        let edits = Edit::model(model, upstream).into_iter().collect();
-        exchange.body = edit::apply(&exchange.body, edits);
+        edits.extend(Edit::model(model, upstream));
     }
+    exchange.body = edit::apply(&exchange.body, edits);
     exchange.upstream_head = Some(upstream::head_for_pool(
         session.req_header(),
         &route,
@@ -183,7 +185,6 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         &exchange.ids,
         exchange.body.len(),
     )?);
-    let ask = Ask::new(exchange, &facts, &target, &session.req_header().headers);
     exchange.target = Some(target);
     // From here on the client's stream only says whether the client is still there.
     exchange.track.exchange();

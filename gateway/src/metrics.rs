@@ -15,6 +15,7 @@ use inferscope_shared::record::delta;
 use inferscope_shared::record::gateway::{Extraction, GatewayRecord, Outcome};
 use prometheus::{IntGauge, Registry, TextEncoder};
 
+use crate::limits;
 use declared::Declared;
 use labels::{Direction, OTHER, Phase, Sink, TokenKind};
 
@@ -82,6 +83,44 @@ impl Metrics {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         names.models = models.into_iter().collect();
         names.paths = paths.into_iter().collect();
+    }
+
+    /// A request did not fit under a limit.
+    pub fn limited(&self, scope: limits::Scope, what: limits::What, enforced: bool) {
+        let enforced = if enforced { "true" } else { "false" };
+        self.declared
+            .limit_hits_total
+            .with_label_values(&[scope.label(), what.label(), enforced])
+            .inc();
+    }
+
+    /// A request was larger than a cap.
+    pub fn capped(&self, scope: limits::Scope, clamped: bool, enforced: bool) {
+        let action = if clamped { "clamp" } else { "refuse" };
+        let enforced = if enforced { "true" } else { "false" };
+        self.declared
+            .cap_hits_total
+            .with_label_values(&[scope.label(), action, enforced])
+            .inc();
+    }
+
+    /// Tokens were charged to limits, `counted` by the engine or estimated.
+    pub fn charged(&self, counted: bool, tokens: u64) {
+        let source = if counted { "usage" } else { "estimate" };
+        self.declared
+            .tokens_charged_total
+            .with_label_values(&[source])
+            .inc_by(tokens.min(MAX_TOKENS));
+    }
+
+    /// A request holds a place under the limits.
+    pub fn permit_taken(&self) {
+        self.declared.permits_outstanding.inc();
+    }
+
+    /// It gave the place back.
+    pub fn permit_returned(&self) {
+        self.declared.permits_outstanding.dec();
     }
 
     /// A reload of the configuration ended.

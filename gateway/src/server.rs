@@ -37,6 +37,8 @@ pub use reload::{ReloadError, Reloaded, Reloader};
 
 /// What tells one boot of the host from the next.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// How much of a budget's history a process that is killed may lose.
+const SAVE_BUDGETS: Duration = Duration::from_secs(5);
 /// How long what was cut may take to say so.
 const CUT: Duration = Duration::from_secs(2);
 /// How long the runtime may take to drop what did not.
@@ -104,7 +106,7 @@ impl Services {
             auth: Authenticator::new(&config),
             routes,
             router: Router::new(&config, None),
-            admission: Admission::new(&config, None),
+            admission: Admission::new(&config, None, &metrics),
             metrics,
             records: Arc::new(records),
             boot_id,
@@ -121,7 +123,7 @@ impl Services {
         Self {
             auth: Authenticator::new(&config),
             router: Router::new(&config, Some(&self.router)),
-            admission: Admission::new(&config, Some(&self.admission)),
+            admission: Admission::new(&config, Some(&self.admission), &self.metrics),
             metrics: {
                 self.metrics
                     .name(config.models.keys().cloned(), routes.paths());
@@ -238,6 +240,7 @@ async fn serve(config: Config, path: Option<PathBuf>) -> Result<Arc<Records>, Se
         tracing::warn!(%error, ?ready, "the ready line cannot be written to standard output");
     }
     let mut serving = tokio::spawn(data.serve());
+    let saving = tokio::spawn(save_budgets(current.clone()));
 
     let signal = signals.stop(&reloader).await;
     let services = current.get();
@@ -254,7 +257,19 @@ async fn serve(config: Config, path: Option<PathBuf>) -> Result<Arc<Records>, Se
         let _ = phase.send(Phase::Cut);
         let _ = tokio::time::timeout(CUT, &mut serving).await;
     }
-    Ok(Arc::clone(&services.records))
+    saving.abort();
+    let last = current.get();
+    last.admission.limits.save();
+    Ok(Arc::clone(&last.records))
+}
+
+/// Writes what was spent of budgets, again and again.
+async fn save_budgets(current: Current) {
+    loop {
+        tokio::time::sleep(SAVE_BUDGETS).await;
+        let services = current.get();
+        let _ = tokio::task::spawn_blocking(move || services.admission.limits.save()).await;
+    }
 }
 
 /// A stream needs two descriptors, and the usual soft limit of 1024 is there for programs that

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
     Debug,
     Clone,
     Copy,
+    Default,
     PartialEq,
     Eq,
     PartialOrd,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use inferscope_shared::strict_yaml::{Map, Node, Problems};
 
+use super::limits::limits;
 use super::secret::secret;
-use super::{ModelRoute, Secret};
+use super::{LimitsConfig, ModelRoute, Secret};
 
 /// Length of HMAC-SHA256.
 pub const KEY_HASH_BYTES: usize = 32;
@@ -29,7 +30,7 @@ pub enum Auth {
 }
 
 /// A key, known by its hash only.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ApiKey {
     /// Its name in records and logs.
     pub id: String,
@@ -37,13 +38,28 @@ pub struct ApiKey {
     pub tenant: String,
     /// HMAC-SHA256 of the key under the server's secret.
     pub hash: [u8; KEY_HASH_BYTES],
+    /// What it may use, beside what its tenant may.
+    pub limits: Option<LimitsConfig>,
+}
+
+impl Auth {
+    /// The keys; none where nobody is asked for one.
+    #[must_use]
+    pub fn keys(&self) -> &[ApiKey] {
+        match self {
+            Self::None => &[],
+            Self::Keys { keys, .. } => keys,
+        }
+    }
 }
 
 /// What a tenant may use.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tenant {
     /// Aliases it may name; `None` is all.
     pub models: Option<Vec<String>>,
+    /// What its keys may use together.
+    pub limits: Option<LimitsConfig>,
 }
 
 #[derive(Clone, Copy)]
@@ -148,6 +164,7 @@ fn key(node: &Node, tenants: &BTreeMap<String, Tenant>, problems: &mut Problems)
     let hash = map
         .need("hash", "hmac-sha256:HEX", problems)
         .and_then(|n| n.parsed(problems, hash));
+    let limits = map.read("limits", problems, limits);
     map.finish(problems);
     if let (Some(node), Some(tenant)) = (tenant_node, &tenant)
         && !tenants.is_empty()
@@ -162,6 +179,7 @@ fn key(node: &Node, tenants: &BTreeMap<String, Tenant>, problems: &mut Problems)
         id: id?,
         tenant: tenant?,
         hash: hash?,
+        limits,
     })
 }
 
@@ -225,11 +243,25 @@ pub(super) fn tenants(
                 Some(alias)
             }))
         });
-        for later in ["limits", "priority", "enforce"] {
-            map.not_in_this_version(later, problems);
+        let mut limits = map.read("limits", problems, limits);
+        if let Some(node) = map.get("enforce") {
+            let enforce = node.bool(problems);
+            match (&mut limits, enforce) {
+                (Some(limits), Some(enforce)) => limits.enforce &= enforce,
+                (None, _) => node.complain(
+                    problems,
+                    "has no effect without `limits`: add them, or remove it",
+                ),
+                _ => {}
+            }
         }
+        map.not_in_this_version("priority", problems);
         map.finish(problems);
-        tenants.insert(name.clone(), Tenant { models: allowed });
+        let tenant = Tenant {
+            models: allowed,
+            limits,
+        };
+        tenants.insert(name.clone(), tenant);
     }
     tenants
 }

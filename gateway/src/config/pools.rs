@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use inferscope_shared::strict_yaml::{Node, Problems};
 
-use super::Secret;
 use super::auth::name;
+use super::limits::{limits, positive};
 use super::secret::secret;
+use super::{LimitsConfig, Secret};
 
 /// One engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Pool {
     pub endpoints: Vec<Endpoint>,
     /// What the gateway shows the engines as `Authorization: Bearer`.
     pub credential: Option<Secret>,
+    /// What all callers together may use of it.
+    pub limits: Option<LimitsConfig>,
 }
 
 /// Where a model alias leads.
@@ -37,6 +40,8 @@ pub struct ModelRoute {
     pub pool: String,
     /// Its name there, if another one.
     pub upstream_model: Option<String>,
+    /// Longest prompt and answer together: no request can cost more than that per choice.
+    pub context_tokens: Option<u64>,
 }
 
 pub(super) fn pools(node: &Node, problems: &mut Problems) -> BTreeMap<String, Pool> {
@@ -66,6 +71,7 @@ fn pool(node: &Node, problems: &mut Problems) -> Option<Pool> {
         .unwrap_or_default();
     let none = endpoints.is_empty() && problems.len() == before;
     let credential = map.read("credential", problems, secret);
+    let limits = map.read("limits", problems, limits);
     for later in ["policy", "health", "concurrency", "tls"] {
         map.not_in_this_version(later, problems);
     }
@@ -89,6 +95,7 @@ fn pool(node: &Node, problems: &mut Problems) -> Option<Pool> {
     Some(Pool {
         endpoints,
         credential,
+        limits,
     })
 }
 
@@ -169,6 +176,7 @@ pub(super) fn models(
         let pool_node = map.need("pool", "main", problems);
         let pool = pool_node.and_then(|node| node.text(problems));
         let upstream_model = map.text("upstream_model", problems);
+        let context_tokens = map.read("context_tokens", problems, positive);
         map.finish(problems);
         if let (Some(node), Some(pool)) = (pool_node, &pool)
             && !pools.contains_key(pool)
@@ -184,6 +192,7 @@ pub(super) fn models(
                 ModelRoute {
                     pool,
                     upstream_model,
+                    context_tokens,
                 },
             );
         }

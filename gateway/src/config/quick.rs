@@ -33,6 +33,7 @@ impl Config {
         let pool = Pool {
             endpoints: vec![quick.upstream],
             credential: None,
+            limits: None,
         };
         Self {
             listen: vec![Listen {

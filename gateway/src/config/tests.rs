@@ -108,11 +108,12 @@ fn several_pools_need_models_and_names_must_exist() {
         "pools: {q: {endpoints: [{url: 'http://[::1]:9'}]}, ",
     );
     assert!(faults(&two).contains("several pools need a table of models"));
-    let text =
-        format!("{two}models: {{m: {{pool: q}}}}\ntenants: {{t: {{models: [x], limits: {{}}}}}}\n");
+    let text = format!(
+        "{two}models: {{m: {{pool: q}}}}\ntenants: {{t: {{models: [x], limits: {{burst: 2}}}}}}\n"
+    );
     insta::assert_snapshot!(faults(&text), @r#"
     gw.yaml:6:24: tenants.t.models[0]: no model "x" under `models`: add it there
-    gw.yaml:6:36: tenants.t.limits: is not in this version; remove it
+    gw.yaml:6:44: tenants.t.limits.burst: has no effect without `requests_per_s`: set that too, or remove it
     "#);
 }
 

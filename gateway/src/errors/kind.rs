@@ -82,6 +82,30 @@ kinds! {
     /// The body is over the limit.
     BodyTooLarge: "body_too_large", PAYLOAD_TOO_LARGE, INVALID, "request_too_large", false,
         "the body is too large";
+    /// More requests per second than allowed.
+    RequestRate: "request_rate", TOO_MANY_REQUESTS, "requests", "rate_limit_exceeded", true,
+        "too many requests: wait";
+    /// More tokens per minute than allowed.
+    TokenRate: "token_rate", TOO_MANY_REQUESTS, "tokens", "rate_limit_exceeded", true,
+        "too many tokens: wait";
+    /// More requests at a time than allowed.
+    Concurrency: "concurrency", TOO_MANY_REQUESTS, "requests", "concurrency_limit_exceeded", true,
+        "too many requests at a time: wait until one ends";
+    /// The budget of the day or month is spent.
+    Budget: "budget", TOO_MANY_REQUESTS, "insufficient_quota", "insufficient_quota", false,
+        "the token budget is spent";
+    /// One request asks for more than a limit ever allows.
+    NeverFits: "never_fits", BAD_REQUEST, INVALID, "request_exceeds_limit", false,
+        "this one request asks for more than a limit allows";
+    /// The prompt is over its cap.
+    PromptTooLong: "prompt_too_long", BAD_REQUEST, INVALID, "context_length_exceeded", false,
+        "the prompt is too long";
+    /// The answer may get longer than its cap.
+    AnswerTooLong: "answer_too_long", BAD_REQUEST, INVALID, "max_tokens_exceeded", false,
+        "the answer may get too long";
+    /// More choices than allowed.
+    TooManyChoices: "too_many_choices", BAD_REQUEST, INVALID, "too_many_choices", false,
+        "too many choices";
     /// Head or body came too slowly.
     RequestTimeout: "request_timeout", REQUEST_TIMEOUT, INVALID, "request_timeout", false,
         "the request was not sent in time: send head and body without pauses";

@@ -34,8 +34,11 @@ pub struct Facts {
     pub best_of: Option<Amount>,
     /// Bytes of the values of `messages`, `prompt`, `input` and `tools`, as they stand in the body.
     pub prompt_bytes: u64,
-    /// Where a member can be put in: right behind the object's opening brace.
+    /// Where a member can be put in: right behind the object's opening brace. 0 where there is
+    /// no object, and nothing is known.
     pub first_member: usize,
+    /// The object has no member.
+    pub empty: bool,
 }
 
 /// The model's name and where its JSON value lies in the body.
@@ -91,6 +94,12 @@ pub fn read(body: &[u8]) -> Result<Facts, Unread> {
 }
 
 impl Facts {
+    /// Every number that decides what the request may cost.
+    pub fn amounts(&self) -> impl Iterator<Item = &Amount> {
+        let choices = [&self.n, &self.best_of].into_iter().flatten();
+        self.output_limits.iter().chain(choices)
+    }
+
     /// Estimated tokens of the prompt, from its bytes.
     #[must_use]
     pub const fn prompt_tokens(&self) -> u64 {

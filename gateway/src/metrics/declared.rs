@@ -140,6 +140,14 @@ metrics! {
         "Answers that could not be followed to the end (oversized event, encoding, malformed JSON). Their bytes went through all the same.";
     config_reloads_total: IntCounterVec, ["outcome"], &[],
         "Reloads of the configuration, by signal or admin port: done, or refused because the file had faults. Not counted: the first load.";
+    limit_hits_total: IntCounterVec, ["scope", "limit", "enforced"], &[],
+        "Requests that did not fit under a limit of their key, tenant or pool; enforced=false: it would have been refused. One request can hit several. Not counted: caps on the size of one request.";
+    cap_hits_total: IntCounterVec, ["scope", "action", "enforced"], &[],
+        "Requests larger than a cap on prompt, answer or choices: refused or clamped. Not counted: requests that fit.";
+    tokens_charged_total: IntCounterVec, ["source"], &[],
+        "Tokens charged to limits, as the engine counted them (usage) or estimated where it did not (estimate). Not counted: requests under no limits, requests without an answer.";
+    permits_outstanding: IntGauge, [], &[],
+        "Requests that hold a place under the limits. Not counted: requests that were refused or still wait to be read.";
     write_blocked_seconds: Histogram, [], BLOCKED,
         "Time that writes of one answer waited for the client. Not counted: answers that never waited.";
     records_dropped_total: IntCounterVec, ["sink"], &[],

@@ -105,6 +105,16 @@ impl Gateway {
         self.reloader.reload()
     }
 
+    /// The metrics, and the value of one of them.
+    pub fn metric(&self, series: &str) -> f64 {
+        let text = self.current.get().metrics.render().unwrap();
+        let line = text.lines().find_map(|line| {
+            line.strip_prefix("inferscope_gateway_")?
+                .strip_prefix(series)
+        });
+        line.map_or(0.0, |value| value.trim().parse().unwrap())
+    }
+
     pub fn drain(&self) {
         self.phase.send(Phase::Draining).unwrap();
     }
@@ -187,6 +197,11 @@ impl Client {
             self.send(&chunk).await;
         }
         self.send(b"0\r\n\r\n").await;
+    }
+
+    /// Leaves with a reset.
+    pub fn reset(self) {
+        self.tcp.set_zero_linger().unwrap();
     }
 
     pub async fn shut_sending(&mut self) {

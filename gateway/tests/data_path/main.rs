@@ -10,6 +10,7 @@ mod drains;
 mod engine;
 mod engines;
 mod harness;
+mod limits;
 mod relaying;
 mod reloads;
 mod requests;

@@ -39,6 +39,7 @@ impl<'a> Members<'a> {
         if let Some(name) = self.repeated {
             return Err(Unread::Repeated(name));
         }
+        let first_member = body.iter().position(|&b| b == b'{').map_or(0, |at| at + 1);
         let [model, stream, stream_options, .., n, best_of, _, _, _, _] = self.values;
         Ok(Facts {
             model: present(model).map(|raw| name(raw, body)).transpose()?,
@@ -55,7 +56,8 @@ impl<'a> Members<'a> {
                 .filter_map(|i| present(self.values[i]))
                 .map(|raw| raw.get().len() as u64)
                 .sum(),
-            first_member: body.iter().position(|&b| b == b'{').map_or(0, |at| at + 1),
+            first_member,
+            empty: body[first_member..].trim_ascii_start().starts_with(b"}"),
         })
     }
 }
