@@ -31,6 +31,10 @@ const CLIENT_TIMEOUTS: [HeaderName; 2] = [
     HeaderName::from_static("x-stainless-timeout"),
 ];
 
+/// Answer tokens that count for a request which leaves its length to the engine, where nothing else
+/// says how long it can get.
+const UNSAID_OUTPUT_TOKENS: u64 = 1_024;
+
 /// Paths whose answers are generated, with the member of their body that limits the length.
 const GENERATING: [(&str, &str); 3] = [
     ("/v1/chat/completions", "max_tokens"),
@@ -97,6 +101,28 @@ impl Ask {
     }
 }
 
+impl Ask {
+    /// The most tokens that it may cost, as far as it says so itself.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.tokens_within(u64::MAX)
+    }
+
+    /// The same, for a model with a `context` of so many tokens.
+    #[must_use]
+    pub fn tokens_within(&self, context: u64) -> u64 {
+        let prompt = self.prompt_tokens.min(context);
+        if !self.generates {
+            return prompt;
+        }
+        let output = self
+            .output_tokens
+            .unwrap_or(UNSAID_OUTPUT_TOKENS)
+            .min(context - prompt);
+        prompt.saturating_add(output.saturating_mul(self.choices))
+    }
+}
+
 /// Why a request is not admitted.
 #[derive(Debug)]
 pub enum Denied {
@@ -155,7 +181,7 @@ impl Admission {
     pub fn new(config: &Config, before: Option<&Self>, metrics: &Arc<Metrics>) -> Self {
         Self {
             limits: Limits::new(config, before.map(|b| &b.limits), metrics),
-            queue: Queue::new(config, before.map(|b| &b.queue)),
+            queue: Queue::new(config, before.map(|b| &b.queue), metrics),
         }
     }
 

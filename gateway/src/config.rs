@@ -13,6 +13,7 @@ mod limits;
 mod listen;
 mod outline;
 mod pools;
+mod queue;
 mod quick;
 mod records;
 mod routes;
@@ -33,6 +34,7 @@ pub use limits::{LimitsConfig, OutputCap, Over};
 pub use listen::{Admin, HalfClose, Listen};
 pub use outline::{Change, Outline};
 pub use pools::{Endpoint, ModelRoute, Pool};
+pub use queue::QueueConfig;
 pub use quick::Quick;
 pub use records::{RecordsConfig, RecordsFile, RecordsRing};
 pub use routes::ExtraRoute;
@@ -88,6 +90,8 @@ pub struct Config {
     pub models: BTreeMap<String, ModelRoute>,
     /// Groups of engines.
     pub pools: BTreeMap<String, Pool>,
+    /// Who may wait for an engine.
+    pub queue: QueueConfig,
     /// Time limits.
     pub timeouts: Timeouts,
     /// Paths beyond the built-in ones.
@@ -202,7 +206,9 @@ impl Config {
             .unwrap_or_default();
         let max_body_bytes = max_request_body(&mut map, problems);
         let logs = map.read("logs", problems, logs).unwrap_or_default();
-        map.not_in_this_version("queue", problems);
+        let queue = map
+            .read("queue", problems, queue::queue)
+            .unwrap_or_default();
         map.not_in_this_version("traces", problems);
         map.finish(problems);
         Some(Self {
@@ -213,6 +219,7 @@ impl Config {
             tenants,
             models,
             pools,
+            queue,
             timeouts,
             routes,
             records,

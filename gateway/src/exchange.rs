@@ -20,7 +20,7 @@ use crate::errors::Kind;
 use crate::fault::Cause;
 use crate::intake::ids::Ids;
 use crate::listener::track::{Limit, Track};
-use crate::metrics::OpenStream;
+use crate::metrics::Counted;
 use crate::relay::observe::Body;
 use crate::routing::{Lease, Target};
 use crate::server::{Phase, Services};
@@ -101,7 +101,7 @@ pub struct Exchange {
     /// What kind of body the answer has.
     pub answer: Body,
     /// The answer is an event stream, counted as open.
-    pub open: Option<OpenStream>,
+    pub open: Option<Counted>,
     /// Whether the connection in use came from the pool.
     pub conn_reused: Option<bool>,
     /// How it ended; `None` is well.

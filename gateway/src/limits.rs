@@ -31,14 +31,10 @@ use inferscope_shared::clock::MonoNs;
 use crate::admission::{Ask, Spent};
 use crate::config::{Config, LimitsConfig};
 use crate::errors::Refusal;
-use crate::metrics::Metrics;
+use crate::metrics::{Counted, Metrics};
 use account::{Account, Exceeded, Left, Rules, Taken};
 pub use account::{Scope, What};
 use budget::Calendar;
-
-/// Answer tokens that are reserved for a request which leaves its length to the engine, where
-/// nothing else says how long it can get.
-const UNSAID_OUTPUT_TOKENS: u64 = 1_024;
 
 /// One account's name.
 type Id = (Scope, String);
@@ -72,6 +68,7 @@ pub struct Reservation {
     prompt_tokens: u64,
     book: Arc<Book>,
     metrics: Arc<Metrics>,
+    _counted: Counted,
 }
 
 impl Limits {
@@ -134,16 +131,7 @@ impl Limits {
             .model
             .as_ref()
             .and_then(|model| self.contexts.get(model));
-        let context = context.copied().unwrap_or(u64::MAX);
-        let prompt = ask.prompt_tokens.min(context);
-        if !ask.generates {
-            return prompt;
-        }
-        let output = ask
-            .output_tokens
-            .unwrap_or(UNSAID_OUTPUT_TOKENS)
-            .min(context - prompt);
-        prompt.saturating_add(output.saturating_mul(ask.choices))
+        ask.tokens_within(context.copied().unwrap_or(u64::MAX))
     }
 
     /// Takes what `ask` may cost from all accounts, or from none.
@@ -193,8 +181,8 @@ impl Limits {
                 .take(rules, tokens, now, &calendar);
         }
         drop(book);
-        self.metrics.permit_taken();
         Ok(Reservation {
+            _counted: self.metrics.permit(),
             accounts,
             taken: Taken {
                 tokens,
@@ -281,6 +269,5 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.end(false, 0, MonoNs::now());
-        self.metrics.permit_returned();
     }
 }

@@ -37,11 +37,18 @@ struct Names {
     paths: BTreeSet<String>,
 }
 
-/// A stream that is open; not any more when it is dropped.
+/// Something that a gauge counts until this is dropped.
 #[derive(Debug)]
-pub struct OpenStream(IntGauge);
+pub struct Counted(IntGauge);
 
-impl Drop for OpenStream {
+impl Counted {
+    fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -113,14 +120,21 @@ impl Metrics {
             .inc_by(tokens.min(MAX_TOKENS));
     }
 
-    /// A request holds a place under the limits.
-    pub fn permit_taken(&self) {
-        self.declared.permits_outstanding.inc();
+    /// A request holds a place under the limits until the value is dropped.
+    #[must_use]
+    pub fn permit(&self) -> Counted {
+        Counted::new(&self.declared.permits_outstanding)
     }
 
-    /// It gave the place back.
-    pub fn permit_returned(&self) {
-        self.declared.permits_outstanding.dec();
+    /// A request waits in the queue until the value is dropped.
+    #[must_use]
+    pub fn waiting(&self) -> Counted {
+        Counted::new(&self.declared.queue_waiting)
+    }
+
+    /// A request was in the queue for so long.
+    pub fn waited(&self, ns: u64) {
+        self.declared.queue_wait_seconds.observe(seconds(ns));
     }
 
     /// A reload of the configuration ended.
@@ -138,9 +152,8 @@ impl Metrics {
 
     /// An answer of events began; it counts as open until the value is dropped.
     #[must_use]
-    pub fn open_stream(&self) -> OpenStream {
-        self.declared.open_streams.inc();
-        OpenStream(self.declared.open_streams.clone())
+    pub fn open_stream(&self) -> Counted {
+        Counted::new(&self.declared.open_streams)
     }
 
     /// `sink` lost `records`.

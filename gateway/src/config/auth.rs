@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use inferscope_shared::strict_yaml::{Map, Node, Problems};
 
-use super::limits::limits;
+use super::limits::{limits, positive};
 use super::secret::secret;
 use super::{LimitsConfig, ModelRoute, Secret};
+use crate::queue::fair::Priority;
 
 /// Length of HMAC-SHA256.
 pub const KEY_HASH_BYTES: usize = 32;
@@ -54,12 +55,16 @@ impl Auth {
 }
 
 /// What a tenant may use.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Tenant {
     /// Aliases it may name; `None` is all.
     pub models: Option<Vec<String>>,
     /// What its keys may use together.
     pub limits: Option<LimitsConfig>,
+    /// Its class in the queue.
+    pub priority: Priority,
+    /// Its share of a class, relative to other tenants.
+    pub weight: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -255,11 +260,19 @@ pub(super) fn tenants(
                 _ => {}
             }
         }
-        map.not_in_this_version("priority", problems);
+        let classes = [
+            ("high", Priority::High),
+            ("normal", Priority::Normal),
+            ("low", Priority::Low),
+        ];
+        let priority = map.one_of("priority", problems, &classes);
+        let weight = map.read("weight", problems, positive);
         map.finish(problems);
         let tenant = Tenant {
             models: allowed,
             limits,
+            priority: priority.unwrap_or_default(),
+            weight: weight.unwrap_or(1),
         };
         tenants.insert(name.clone(), tenant);
     }

@@ -29,8 +29,19 @@ pub struct Pool {
     pub endpoints: Vec<Endpoint>,
     /// What the gateway shows the engines as `Authorization: Bearer`.
     pub credential: Option<Secret>,
+    /// Requests that each endpoint is handed at a time; the others wait here.
+    pub concurrency: Option<u64>,
     /// What all callers together may use of it.
     pub limits: Option<LimitsConfig>,
+}
+
+impl Pool {
+    /// Requests that all its endpoints take at a time.
+    #[must_use]
+    pub fn capacity(&self) -> Option<u64> {
+        self.concurrency
+            .map(|each| each.saturating_mul(self.endpoints.len() as u64))
+    }
 }
 
 /// Where a model alias leads.
@@ -72,7 +83,8 @@ fn pool(node: &Node, problems: &mut Problems) -> Option<Pool> {
     let none = endpoints.is_empty() && problems.len() == before;
     let credential = map.read("credential", problems, secret);
     let limits = map.read("limits", problems, limits);
-    for later in ["policy", "health", "concurrency", "tls"] {
+    let concurrency = map.read("concurrency", problems, positive);
+    for later in ["policy", "health", "tls"] {
         map.not_in_this_version(later, problems);
     }
     map.finish(problems);
@@ -95,6 +107,7 @@ fn pool(node: &Node, problems: &mut Problems) -> Option<Pool> {
     Some(Pool {
         endpoints,
         credential,
+        concurrency,
         limits,
     })
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{
     Admin, Auth, Config, Endpoint, HalfClose, Listen, Logs, MAX_REQUEST_BODY, Outline, Pool,
-    RecordsConfig, RecordsFile, Timeouts,
+    QueueConfig, RecordsConfig, RecordsFile, Timeouts,
 };
 
 /// What `run --upstream` was told.
@@ -34,6 +34,7 @@ impl Config {
             endpoints: vec![quick.upstream],
             credential: None,
             limits: None,
+            concurrency: None,
         };
         Self {
             listen: vec![Listen {
@@ -46,6 +47,7 @@ impl Config {
             tenants: BTreeMap::new(),
             models: BTreeMap::new(),
             pools: BTreeMap::from([("default".to_owned(), pool)]),
+            queue: QueueConfig::default(),
             timeouts: Timeouts::default(),
             routes: Vec::new(),
             records: RecordsConfig {

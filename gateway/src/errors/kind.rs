@@ -112,6 +112,15 @@ kinds! {
     /// The gateway is about to stop.
     Draining: "draining", SERVICE_UNAVAILABLE, SERVER, "draining", true,
         "this gateway is shutting down: try again, another one will answer";
+    /// As many wait for an engine as may.
+    QueueFull: "queue_full", SERVICE_UNAVAILABLE, SERVER, "overloaded", true,
+        "too many requests wait for an engine: try again later";
+    /// The wait for an engine would be too long.
+    QueueTooLong: "queue_too_long", SERVICE_UNAVAILABLE, SERVER, "overloaded", true,
+        "the wait for an engine would be too long: try again later";
+    /// No engine had a place in time.
+    QueueTimeout: "queue_timeout", SERVICE_UNAVAILABLE, SERVER, "overloaded", true,
+        "no engine had a place in time: try again later";
     /// The engine's port did not answer.
     ConnectTimeout: "connect_timeout", GATEWAY_TIMEOUT, SERVER, "engine_unreachable", true,
         "the engine could not be reached in time";

@@ -146,6 +146,10 @@ metrics! {
         "Requests larger than a cap on prompt, answer or choices: refused or clamped. Not counted: requests that fit.";
     tokens_charged_total: IntCounterVec, ["source"], &[],
         "Tokens charged to limits, as the engine counted them (usage) or estimated where it did not (estimate). Not counted: requests under no limits, requests without an answer.";
+    queue_waiting: IntGauge, [], &[],
+        "Requests that wait for a place at an engine. Not counted: requests that found one at once.";
+    queue_wait_seconds: Histogram, [], PHASE,
+        "Time in the queue, of those who got a place, left, or were refused in it. Not counted: requests that found a place at once, or were refused at the door.";
     permits_outstanding: IntGauge, [], &[],
         "Requests that hold a place under the limits. Not counted: requests that were refused or still wait to be read.";
     write_blocked_seconds: Histogram, [], BLOCKED,

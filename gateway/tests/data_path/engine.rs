@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,10 +18,25 @@ pub enum Do {
     AwaitClose,
     /// Waits until it is told to go on.
     Hold(Arc<Notify>),
+    /// Works for so long, counted among the requests in work.
+    Work(Arc<Load>, Duration),
     /// Closes.
     Close,
     /// Closes with a reset.
     Reset,
+}
+
+/// How many requests an engine has in work, and the most it had.
+#[derive(Debug, Default)]
+pub struct Load {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Load {
+    pub fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
 }
 
 /// A request as it came.
@@ -48,7 +65,7 @@ impl Engine {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, events) = mpsc::unbounded_channel();
-        let served = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let served = Arc::new(AtomicUsize::new(0));
         let scripts = Arc::new(scripts);
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
@@ -78,12 +95,12 @@ impl Engine {
 async fn serve(
     mut tcp: TcpStream,
     scripts: &[Vec<Do>],
-    served: &std::sync::atomic::AtomicUsize,
+    served: &AtomicUsize,
     events: &mpsc::UnboundedSender<Event>,
 ) {
     let mut pending = Vec::new();
     while let Some((head, body)) = read_request(&mut tcp, &mut pending).await {
-        let i = served.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let i = served.fetch_add(1, Ordering::SeqCst);
         let _ = events.send(Event::Request(Request { head, body }));
         for step in &scripts[i.min(scripts.len() - 1)] {
             match step {
@@ -98,6 +115,12 @@ async fn serve(
                     return;
                 }
                 Do::Hold(go_on) => go_on.notified().await,
+                Do::Work(load, time) => {
+                    let now = load.now.fetch_add(1, Ordering::SeqCst) + 1;
+                    load.most.fetch_max(now, Ordering::SeqCst);
+                    tokio::time::sleep(*time).await;
+                    load.now.fetch_sub(1, Ordering::SeqCst);
+                }
                 Do::Close => return,
                 Do::Reset => {
                     let _ = tcp.set_zero_linger();

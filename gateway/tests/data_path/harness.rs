@@ -45,6 +45,11 @@ impl Gateway {
 
     /// A gateway in front of a pool of endpoints, the first of which gets the first request.
     pub async fn at(urls: &[String], extra: &str) -> Self {
+        Self::with(urls, "{mode: none}", "", extra).await
+    }
+
+    /// A gateway for callers of `auth`; `pool` is more of the pool's configuration.
+    pub async fn with(urls: &[String], auth: &str, pool: &str, extra: &str) -> Self {
         let (half_close, extra) = match extra.strip_prefix("half_close: ") {
             Some(word) => (word.trim(), ""),
             None => ("gone", extra),
@@ -54,7 +59,7 @@ impl Gateway {
             .map(|url| format!("{{url: \"{url}\"}}, "))
             .collect();
         let text = format!(
-            "version: 1\nlisten: [{{addr: \"127.0.0.1:0\", half_close: {half_close}}}]\nauth: {{mode: none}}\nrecords: {{hash: true}}\npools: {{p: {{endpoints: [{endpoints}]}}}}\n{extra}"
+            "version: 1\nlisten: [{{addr: \"127.0.0.1:0\", half_close: {half_close}}}]\nauth: {auth}\nrecords: {{hash: true}}\npools: {{p: {{endpoints: [{endpoints}], {pool}}}}}\n{extra}"
         );
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.yaml");
@@ -113,6 +118,17 @@ impl Gateway {
                 .strip_prefix(series)
         });
         line.map_or(0.0, |value| value.trim().parse().unwrap())
+    }
+
+    /// Waits until a metric has this value.
+    pub async fn until(&self, series: &str, value: f64) {
+        let waiting = async {
+            while self.metric(series) != value {
+                tokio::task::yield_now().await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, waiting).await;
+        assert_eq!(self.metric(series), value, "{series}");
     }
 
     pub fn drain(&self) {

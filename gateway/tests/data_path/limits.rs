@@ -10,7 +10,7 @@ use crate::engine::{Do, Engine, chunk, event, hold, json, last_chunk, stream_hea
 use crate::harness::{Answer, Client, Gateway};
 
 /// `n` requests released together, each on its own connection.
-async fn together(gateway: &Gateway, n: usize, body: &'static str) -> Vec<Answer> {
+pub async fn together(gateway: &Gateway, n: usize, body: &'static str) -> Vec<Answer> {
     let barrier = Arc::new(Barrier::new(n));
     let mut asking = Vec::new();
     for _ in 0..n {
@@ -29,7 +29,7 @@ async fn together(gateway: &Gateway, n: usize, body: &'static str) -> Vec<Answer
     answers
 }
 
-fn count(answers: &[Answer], status: u16) -> usize {
+pub fn count(answers: &[Answer], status: u16) -> usize {
     answers.iter().filter(|a| a.status == status).count()
 }
 

@@ -11,6 +11,7 @@ mod engine;
 mod engines;
 mod harness;
 mod limits;
+mod queueing;
 mod relaying;
 mod reloads;
 mod requests;
