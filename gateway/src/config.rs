@@ -33,7 +33,7 @@ pub(crate) use auth::{check_name, hash_text};
 pub use limits::{LimitsConfig, OutputCap, Over};
 pub use listen::{Admin, HalfClose, Listen};
 pub use outline::{Change, Outline};
-pub use pools::{Endpoint, ModelRoute, Pool};
+pub use pools::{Choosing, EjectionConfig, Endpoint, HealthConfig, ModelRoute, Policy, Pool};
 pub use queue::QueueConfig;
 pub use quick::Quick;
 pub use records::{RecordsConfig, RecordsFile, RecordsRing};

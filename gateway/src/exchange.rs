@@ -22,7 +22,7 @@ use crate::intake::ids::Ids;
 use crate::listener::track::{Limit, Track};
 use crate::metrics::Counted;
 use crate::relay::observe::Body;
-use crate::routing::{Lease, Target};
+use crate::routing::{Lease, Target, Wants};
 use crate::server::{Phase, Services};
 
 /// When what happened; null where it did not.
@@ -80,6 +80,8 @@ pub struct Exchange {
     pub bytes_in: u64,
     /// Where it goes.
     pub target: Option<Target>,
+    /// What it asks of an endpoint.
+    pub wants: Wants,
     /// Its place under the limits and in the queue.
     pub permit: Option<Permit>,
     /// The head that goes upstream; its path lacks the endpoint's base.
@@ -136,6 +138,7 @@ impl Exchange {
             stream: false,
             bytes_in: 0,
             target: None,
+            wants: Wants::default(),
             permit: None,
             upstream_head: None,
             body: Bytes::new(),

@@ -111,6 +111,15 @@ fn ending(error: &Error, head_seen: bool) -> (Outcome, Cause) {
     (outcome, kind.into())
 }
 
+/// Whether the engine, once reached, gave no whole answer. (Whether it can be reached is noted with
+/// each attempt.)
+const fn broke_off(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::Told(Kind::Reset | Kind::Truncated | Kind::ClosedBeforeAnswer | Kind::BadResponse)
+    )
+}
+
 /// Whether `error`, on a connection from the pool, means that the engine had closed it before the
 /// request reached it: the request could not be written, or not one byte came back. An engine
 /// that closes later than [`STALE`] after the request has had it, and may have worked on it.
@@ -143,6 +152,11 @@ pub async fn answer(session: &mut Session, error: &Error, exchange: &mut Exchang
         None => {
             let head_seen = exchange.times.response_head.is_some();
             let (outcome, cause) = ending(error, head_seen);
+            if let Some(lease) = &exchange.lease
+                && broke_off(cause)
+            {
+                lease.failed();
+            }
             exchange.ended(outcome, cause);
         }
     }

@@ -26,6 +26,7 @@ use crate::errors::Refusal;
 use crate::exchange::Exchange;
 use crate::fault::Cause;
 use crate::listener::Connection;
+use crate::routing::{Wants, choice};
 use crate::upstream;
 use answer::Reply;
 use edit::Edit;
@@ -185,6 +186,12 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         &exchange.ids,
         exchange.body.len(),
     )?);
+    let affinity = target.pool.choosing.affinity.as_ref();
+    let home = affinity.and_then(|name| session.req_header().headers.get(name));
+    exchange.wants = Wants {
+        tokens: ask.tokens(),
+        session: home.map(|value| choice::session(value.as_bytes())),
+    };
     exchange.target = Some(target);
     // From here on the client's stream only says whether the client is still there.
     exchange.track.exchange();

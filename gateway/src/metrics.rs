@@ -126,6 +126,29 @@ impl Metrics {
         Counted::new(&self.declared.permits_outstanding)
     }
 
+    /// How the endpoints are now: those of the configuration in force, and no other ones.
+    pub fn endpoints(&self, all: &[crate::routing::Status]) {
+        let declared = &self.declared;
+        declared.endpoint_up.reset();
+        declared.endpoint_requests.reset();
+        declared.endpoint_ejections_total.reset();
+        for status in all {
+            let labels = [status.pool.as_str(), status.endpoint.as_str()];
+            declared
+                .endpoint_up
+                .with_label_values(&labels)
+                .set(i64::from(status.out.is_none()));
+            declared
+                .endpoint_requests
+                .with_label_values(&labels)
+                .set(i64::try_from(status.requests).unwrap_or(i64::MAX));
+            declared
+                .endpoint_ejections_total
+                .with_label_values(&labels)
+                .inc_by(status.ejections);
+        }
+    }
+
     /// A request waits in the queue until the value is dropped.
     #[must_use]
     pub fn waiting(&self) -> Counted {

@@ -72,7 +72,7 @@ impl ProxyHttp for Gateway {
         let lease = exchange
             .target
             .as_ref()
-            .and_then(|target| target.pool.lease(&exchange.tried))
+            .and_then(|target| target.pool.lease(&exchange.tried, exchange.wants))
             .ok_or_else(|| Error::explain(fault::NO_ENDPOINT, "the pool has no endpoint"))?;
         exchange.attempt(lease.index());
         let endpoint = lease.endpoint();
@@ -86,7 +86,8 @@ impl ProxyHttp for Gateway {
                 return Err(error);
             }
         };
-        let mut peer = upstream::peer(address, timeouts);
+        let idle = lease.idle();
+        let mut peer = upstream::peer(address, timeouts, idle);
         if exchange.replayed {
             upstream::make_fresh(&mut peer, exchange.times.accept);
         }
@@ -105,6 +106,9 @@ impl ProxyHttp for Gateway {
         if let Ok(exchange) = exchange(ctx) {
             if let (Some(lease), Some(address)) = (&exchange.lease, peer.address().as_inet()) {
                 lease.endpoint().address.failed(*address);
+            }
+            if let Some(lease) = &exchange.lease {
+                lease.failed();
             }
             error.set_retry(exchange.may_try_another() && exchange.attempts < MAX_ATTEMPTS);
         }
@@ -185,6 +189,13 @@ impl ProxyHttp for Gateway {
             exchange.open = Some(exchange.services.metrics.open_stream());
             // With a length pingora would hold pieces back until its buffer is full.
             response.remove_header(&header::CONTENT_LENGTH);
+        }
+        if let Some(lease) = &exchange.lease {
+            if response.status.is_server_error() {
+                lease.failed();
+            } else {
+                lease.succeeded();
+            }
         }
         if response.status.is_server_error() {
             exchange.ended(Outcome::UpstreamError, Cause::Status5xx);

@@ -51,14 +51,13 @@ impl Queue {
             tokens: config.queue.max_tokens.unwrap_or(u64::MAX),
         };
         let lines = config.pools.iter().map(|(name, pool)| {
-            let capacity = pool.capacity();
             let line = match before.and_then(|before| before.lines.get(name)) {
                 Some(line) => {
                     line.set_bounds(bounds);
-                    line.set_capacity(capacity);
                     Arc::clone(line)
                 }
-                None => Line::new(capacity, bounds),
+                // How many places there are is the router's to say, before the first request.
+                None => Line::new(pool.concurrency.map(|_| 0), bounds),
             };
             (name.clone(), line)
         });

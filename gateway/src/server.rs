@@ -102,11 +102,14 @@ impl Services {
         })?;
         let boot_id = boot_id.trim().to_owned();
         let records = Records::start(&config.records, &boot_id, &metrics)?;
+        let router = Router::new(&config, None);
+        let admission = Admission::new(&config, None, &metrics);
+        router.start(|pool| admission.queue.line(pool));
         Ok(Self {
             auth: Authenticator::new(&config),
             routes,
-            router: Router::new(&config, None),
-            admission: Admission::new(&config, None, &metrics),
+            router,
+            admission,
             metrics,
             records: Arc::new(records),
             boot_id,
@@ -120,10 +123,14 @@ impl Services {
     #[must_use]
     pub fn next(&self, config: Arc<Config>) -> Self {
         let routes = Routes::new(&config.routes);
+        let router = Router::new(&config, Some(&self.router));
+        let admission = Admission::new(&config, Some(&self.admission), &self.metrics);
+        self.router.stop();
+        router.start(|pool| admission.queue.line(pool));
         Self {
             auth: Authenticator::new(&config),
-            router: Router::new(&config, Some(&self.router)),
-            admission: Admission::new(&config, Some(&self.admission), &self.metrics),
+            router,
+            admission,
             metrics: {
                 self.metrics
                     .name(config.models.keys().cloned(), routes.paths());

@@ -23,20 +23,18 @@ use crate::intake::ids::Ids;
 use crate::routes::Route;
 use crate::routing::{Endpoint, Target};
 
-/// Idle connections are dropped before an engine's own 5 s keep-alive closes them under us.
-const IDLE: Duration = Duration::from_secs(4);
 /// The longest URI there can be; a longer one is refused before an endpoint is chosen.
 const MAX_URI_BYTES: usize = u16::MAX as usize - 1;
 
 /// How pingora is to reach `address`. Its own limits on reads and writes stay unset: the watchdog
 /// beside the proxy has the better ones, and a timer per read costs more than the read's parsing.
 #[must_use]
-pub fn peer(address: SocketAddr, timeouts: &Timeouts) -> Box<HttpPeer> {
+pub fn peer(address: SocketAddr, timeouts: &Timeouts, idle: Duration) -> Box<HttpPeer> {
     let mut peer = HttpPeer::new(address, false, String::new());
     let options = &mut peer.options;
     options.connection_timeout = Some(timeouts.connect);
     options.total_connection_timeout = Some(timeouts.connect);
-    options.idle_timeout = Some(IDLE);
+    options.idle_timeout = Some(idle);
     options.tcp_keepalive = Some(TcpKeepalive {
         idle: Duration::from_secs(30),
         interval: Duration::from_secs(10),

@@ -13,7 +13,8 @@ use serde_json::json;
 use super::query;
 use crate::auth::{bearer, keys};
 use crate::config::{Admin, Change, Secret};
-use crate::server::{Current, Phase, ReloadError, Reloaded, Reloader};
+use crate::routing::health::Out;
+use crate::server::{Current, Phase, ReloadError, Reloaded, Reloader, Services};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -36,7 +37,7 @@ impl MetricsPort {
 
     fn page(&self, path: &str) -> Answer {
         match path {
-            "/metrics" => match self.current.get().metrics.render() {
+            "/metrics" => match rendered(&self.current.get()) {
                 Ok(text) => answer(StatusCode::OK, PROMETHEUS, text),
                 Err(error) => {
                     tracing::error!(%error, "the metrics cannot be written");
@@ -100,7 +101,9 @@ impl AdminPort {
     async fn page(&self, method: &Method, path: &str, query: Option<&str>) -> Answer {
         let method = match (path, method) {
             ("/reload", &Method::POST) => return self.reload().await,
-            ("/reload", _) => return wrong_method("POST"),
+            ("/drain", &Method::POST) => return self.drain(query, true),
+            ("/undrain", &Method::POST) => return self.drain(query, false),
+            ("/reload" | "/drain" | "/undrain", _) => return wrong_method("POST"),
             _ => method,
         };
         if let Some(refusal) = refuse_method(method) {
@@ -109,7 +112,20 @@ impl AdminPort {
         match path {
             "/status" => answer(StatusCode::OK, JSON, self.status()),
             "/records" => self.records(query).await,
-            _ => not_found("/status, /records?prefix=ID and POST /reload are served here\n"),
+            _ => not_found(
+                "/status, /records?prefix=ID, and by POST /reload, /drain?pool=P&endpoint=E and \
+                 /undrain?pool=P&endpoint=E are served here\n",
+            ),
+        }
+    }
+
+    fn drain(&self, query: Option<&str>, drained: bool) -> Answer {
+        let done = query::endpoint(query).and_then(|(pool, endpoint)| {
+            self.current.get().router.drain(&pool, &endpoint, drained)
+        });
+        match done {
+            Ok(()) => answer(StatusCode::OK, JSON, self.status()),
+            Err(why) => answer(StatusCode::BAD_REQUEST, TEXT, format!("{why}\n")),
         }
     }
 
@@ -164,6 +180,8 @@ impl AdminPort {
             "requests_in_flight": services.metrics.requests_in_flight(),
             "models": services.config.models.keys().collect::<Vec<_>>(),
             "pools": services.config.pools.keys().collect::<Vec<_>>(),
+            "endpoints": endpoints(services),
+            "queues": queues(services),
             "records": {
                 "in_ring": records.in_ring,
                 "ring_bytes": records.ring_bytes,
@@ -208,6 +226,33 @@ impl ServeHttp for AdminPort {
         };
         without_body_for_head(&request.method, page)
     }
+}
+
+fn rendered(services: &Services) -> prometheus::Result<String> {
+    services.metrics.endpoints(&services.router.status());
+    services.metrics.render()
+}
+
+fn endpoints(services: &Services) -> serde_json::Value {
+    let endpoints = services.router.status().into_iter().map(|status| {
+        json!({
+            "pool": status.pool,
+            "endpoint": status.endpoint,
+            "state": status.out.map_or("well", Out::label),
+            "requests": status.requests,
+            "tokens": status.tokens,
+            "ejections": status.ejections,
+        })
+    });
+    endpoints.collect()
+}
+
+fn queues(services: &Services) -> serde_json::Value {
+    let counts = services.admission.queue.counts();
+    let queues = counts.into_iter().map(|(pool, in_flight, waiting)| {
+        json!({"pool": pool, "in_flight": in_flight, "waiting": waiting})
+    });
+    queues.collect()
 }
 
 fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Vec<u8>>) -> Answer {

@@ -1,4 +1,4 @@
-//! The one query that the admin port understands.
+//! The queries that the admin port understands.
 
 /// The value of `prefix` in a query, %-codes decoded; `None` without one. A plus is a plus, for
 /// request ids may hold one and never a blank.
@@ -6,23 +6,49 @@
 /// # Errors
 /// A sentence about an unknown or repeated key, or a broken %-code.
 pub(super) fn prefix(query: Option<&str>) -> Result<Option<String>, String> {
-    let mut found = None;
-    for pair in query
-        .unwrap_or_default()
-        .split('&')
-        .filter(|p| !p.is_empty())
-    {
-        match pair.split_once('=') {
-            Some(("prefix", value)) if found.is_none() => found = Some(decode(value)?),
-            Some(("prefix", _)) => return Err("give prefix once".to_owned()),
-            _ => return Err("only ?prefix=ID is understood".to_owned()),
+    let [prefix] = members(query, ["prefix"])?;
+    Ok(prefix)
+}
+
+/// The pool and the endpoint that a query names.
+///
+/// # Errors
+/// A sentence: both are needed, once.
+pub(super) fn endpoint(query: Option<&str>) -> Result<(String, String), String> {
+    match members(query, ["pool", "endpoint"])? {
+        [Some(pool), Some(endpoint)] => Ok((pool, endpoint)),
+        _ => Err("name both: ?pool=NAME&endpoint=NAME".to_owned()),
+    }
+}
+
+/// The values of the members `names`, decoded; no other ones may be there, none of them twice.
+fn members<const N: usize>(
+    query: Option<&str>,
+    names: [&str; N],
+) -> Result<[Option<String>; N], String> {
+    let mut found = [const { None }; N];
+    let pairs = query.unwrap_or_default().split('&');
+    for pair in pairs.filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let known = names.iter().position(|known| *known == name);
+        let known = known.filter(|_| pair.contains('='));
+        let slot = known.and_then(|i| found.get_mut(i));
+        match slot {
+            Some(slot @ None) => *slot = Some(decode(value)?),
+            Some(Some(_)) => return Err(format!("give {name} once")),
+            None => {
+                return Err(format!(
+                    "only ?{}=VALUE is understood",
+                    names.join("=VALUE&")
+                ));
+            }
         }
     }
     Ok(found)
 }
 
 fn decode(text: &str) -> Result<String, String> {
-    let broken = || "a %-code of the prefix is broken".to_owned();
+    let broken = || "a %-code of the query is broken".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -43,6 +69,23 @@ fn decode(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_endpoint_is_named_by_both_its_names() {
+        let named = |query| endpoint(Some(query));
+        assert_eq!(
+            named("endpoint=e%3A1&pool=p"),
+            Ok(("p".into(), "e:1".into()))
+        );
+        for bad in [
+            "pool=p",
+            "endpoint=e",
+            "pool=p&endpoint=e&x=1",
+            "pool=p&pool=p&endpoint=e",
+        ] {
+            assert!(named(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_prefix_is_decoded_and_everything_else_refused() {

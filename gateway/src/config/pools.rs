@@ -1,5 +1,7 @@
 //! Where requests go: pools of engines, and the model aliases that lead to them.
 
+mod health;
+
 use std::collections::BTreeMap;
 
 use inferscope_shared::strict_yaml::{Node, Problems};
@@ -8,6 +10,8 @@ use super::auth::name;
 use super::limits::{limits, positive};
 use super::secret::secret;
 use super::{LimitsConfig, Secret};
+
+pub use health::{Choosing, EjectionConfig, HealthConfig, Policy};
 
 /// One engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub struct Endpoint {
     pub port: u16,
     /// What stands before the request's path, without a slash at its end.
     pub base_path: String,
+    /// Its share of requests, relative to the pool's other endpoints.
+    pub weight: u64,
 }
 
 /// Engines that serve the same models.
@@ -29,19 +35,12 @@ pub struct Pool {
     pub endpoints: Vec<Endpoint>,
     /// What the gateway shows the engines as `Authorization: Bearer`.
     pub credential: Option<Secret>,
+    /// Which endpoint a request goes to.
+    pub choosing: Choosing,
     /// Requests that each endpoint is handed at a time; the others wait here.
     pub concurrency: Option<u64>,
     /// What all callers together may use of it.
     pub limits: Option<LimitsConfig>,
-}
-
-impl Pool {
-    /// Requests that all its endpoints take at a time.
-    #[must_use]
-    pub fn capacity(&self) -> Option<u64> {
-        self.concurrency
-            .map(|each| each.saturating_mul(self.endpoints.len() as u64))
-    }
 }
 
 /// Where a model alias leads.
@@ -84,9 +83,8 @@ fn pool(node: &Node, problems: &mut Problems) -> Option<Pool> {
     let credential = map.read("credential", problems, secret);
     let limits = map.read("limits", problems, limits);
     let concurrency = map.read("concurrency", problems, positive);
-    for later in ["policy", "health", "tls"] {
-        map.not_in_this_version(later, problems);
-    }
+    let choosing = health::choosing(&mut map, problems);
+    map.not_in_this_version("tls", problems);
     map.finish(problems);
     if let Some(list) = list {
         if none {
@@ -107,6 +105,7 @@ fn pool(node: &Node, problems: &mut Problems) -> Option<Pool> {
     Some(Pool {
         endpoints,
         credential,
+        choosing,
         concurrency,
         limits,
     })
@@ -118,8 +117,10 @@ fn endpoint(node: &Node, problems: &mut Problems) -> Option<Endpoint> {
     let endpoint = map
         .need("url", "http://127.0.0.1:8000", problems)
         .and_then(|node| node.parsed(problems, Endpoint::parse));
+    let weight = map.read("weight", problems, positive);
     map.finish(problems);
     let mut endpoint = endpoint?;
+    endpoint.weight = weight.unwrap_or(1);
     if let Some(name) = given {
         endpoint.name = name;
     }
@@ -172,6 +173,7 @@ impl Endpoint {
             host: host.to_owned(),
             port,
             base_path: path.trim_end_matches('/').to_owned(),
+            weight: 1,
         })
     }
 }

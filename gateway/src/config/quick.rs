@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{
-    Admin, Auth, Config, Endpoint, HalfClose, Listen, Logs, MAX_REQUEST_BODY, Outline, Pool,
-    QueueConfig, RecordsConfig, RecordsFile, Timeouts,
+    Admin, Auth, Choosing, Config, Endpoint, HalfClose, Listen, Logs, MAX_REQUEST_BODY, Outline,
+    Pool, QueueConfig, RecordsConfig, RecordsFile, Timeouts,
 };
 
 /// What `run --upstream` was told.
@@ -34,6 +34,7 @@ impl Config {
             endpoints: vec![quick.upstream],
             credential: None,
             limits: None,
+            choosing: Choosing::default(),
             concurrency: None,
         };
         Self {

@@ -146,6 +146,12 @@ metrics! {
         "Requests larger than a cap on prompt, answer or choices: refused or clamped. Not counted: requests that fit.";
     tokens_charged_total: IntCounterVec, ["source"], &[],
         "Tokens charged to limits, as the engine counted them (usage) or estimated where it did not (estimate). Not counted: requests under no limits, requests without an answer.";
+    endpoint_up: IntGaugeVec, ["pool", "endpoint"], &[],
+        "1 while an endpoint takes requests, 0 while it is drained, unhealthy or ejected.";
+    endpoint_requests: IntGaugeVec, ["pool", "endpoint"], &[],
+        "Requests that an endpoint has in flight. Not counted: requests that wait in the queue.";
+    endpoint_ejections_total: IntCounterVec, ["pool", "endpoint"], &[],
+        "Times that an endpoint was put out for failed requests. Not counted: failed probes, draining.";
     queue_waiting: IntGauge, [], &[],
         "Requests that wait for a place at an engine. Not counted: requests that found one at once.";
     queue_wait_seconds: Histogram, [], PHASE,

@@ -53,6 +53,12 @@ impl Address {
         }
     }
 
+    /// Whether it is that of `host` and `port`.
+    #[must_use]
+    pub fn is(&self, host: &str, port: u16) -> bool {
+        &*self.host == host && self.port == port
+    }
+
     /// The value of a `Host` header towards it.
     #[must_use]
     pub fn authority(&self) -> String {
