@@ -46,6 +46,16 @@ const VERSION: u64 = 1;
 /// Largest request body, unless configured.
 const MAX_REQUEST_BODY: u64 = 32 << 20;
 
+/// Whether engines are asked for usage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Usage {
+    /// Nobody is: no byte is changed in either direction.
+    #[default]
+    Observe,
+    /// They are, for every stream, and what clients did not ask for is cut out again.
+    Inject,
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -96,6 +106,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Paths beyond the built-in ones.
     pub routes: Vec<ExtraRoute>,
+    /// Whether engines are asked for usage.
+    pub usage: Usage,
     /// Where records go.
     pub records: RecordsConfig,
     /// Largest request body that is taken, in bytes.
@@ -200,7 +212,8 @@ impl Config {
             .get("routes")
             .map(|node| routes::routes(node, problems))
             .unwrap_or_default();
-        usage(&mut map, problems);
+        let words = [("observe", Usage::Observe), ("inject", Usage::Inject)];
+        let usage = map.one_of("usage", problems, &words).unwrap_or_default();
         let records = map
             .read("records", problems, records::records)
             .unwrap_or_default();
@@ -222,6 +235,7 @@ impl Config {
             queue,
             timeouts,
             routes,
+            usage,
             records,
             max_body_bytes,
             logs,
@@ -231,16 +245,24 @@ impl Config {
 }
 
 impl Config {
-    /// Whether anything has a budget of the day or the month.
-    #[must_use]
-    pub fn has_budgets(&self) -> bool {
+    fn limits(&self) -> impl Iterator<Item = &LimitsConfig> {
         let keys = self.auth.keys().iter().map(|key| &key.limits);
         let tenants = self.tenants.values().map(|tenant| &tenant.limits);
         let pools = self.pools.values().map(|pool| &pool.limits);
-        keys.chain(tenants)
-            .chain(pools)
-            .flatten()
+        keys.chain(tenants).chain(pools).flatten()
+    }
+
+    /// Whether anything has a budget of the day or the month.
+    #[must_use]
+    pub fn has_budgets(&self) -> bool {
+        self.limits()
             .any(|limits| limits.daily_tokens.or(limits.monthly_tokens).is_some())
+    }
+
+    /// Whether anything is charged for the tokens it uses.
+    #[must_use]
+    pub fn counts_tokens(&self) -> bool {
+        self.has_budgets() || self.limits().any(|limits| limits.tokens_per_min.is_some())
     }
 }
 
@@ -249,16 +271,6 @@ fn version(map: &mut Map<'_>, problems: &mut Problems) {
         && node.u64(problems).is_some_and(|v| v != VERSION)
     {
         node.complain(problems, "expected 1, the only version of this format");
-    }
-}
-
-/// What the engine says of its own accord is all that this version knows; `observe` is its name.
-fn usage(map: &mut Map<'_>, problems: &mut Problems) {
-    let words = [("observe", true), ("inject", false)];
-    if let Some(node) = map.get("usage")
-        && node.one_of(problems, &words) == Some(false)
-    {
-        node.complain(problems, "inject is not in this version; write observe");
     }
 }
 

@@ -21,6 +21,7 @@ use crate::fault::Cause;
 use crate::intake::ids::Ids;
 use crate::listener::track::{Limit, Track};
 use crate::metrics::Counted;
+use crate::relay::excise::Excise;
 use crate::relay::observe::Body;
 use crate::routing::{Lease, Target, Wants};
 use crate::server::{Phase, Services};
@@ -102,6 +103,10 @@ pub struct Exchange {
     pub endpoint: Option<String>,
     /// What kind of body the answer has.
     pub answer: Body,
+    /// The client did not ask for the usage event that the engine was asked for.
+    pub cut_usage: bool,
+    /// What cuts it out, while its stream runs.
+    pub excise: Option<Excise>,
     /// The answer is an event stream, counted as open.
     pub open: Option<Counted>,
     /// Whether the connection in use came from the pool.
@@ -149,6 +154,8 @@ impl Exchange {
             lease: None,
             endpoint: None,
             answer: Body::default(),
+            cut_usage: false,
+            excise: None,
             open: None,
             conn_reused: None,
             ending: None,
@@ -210,6 +217,31 @@ impl Exchange {
             _ => Outcome::Timeout,
         };
         self.ended(outcome, limit.cause());
+    }
+
+    /// A piece of the answer's body passes: it is stamped and, where an event is not the client's,
+    /// left without that.
+    pub fn pass(&mut self, body: &mut Option<Bytes>, end: bool, now: MonoNs) {
+        let Some(excise) = &mut self.excise else {
+            if let Some(bytes) = body {
+                self.track.lock().watch.take(bytes, now);
+            }
+            return;
+        };
+        let piece = body.take().unwrap_or_default();
+        let mut passed = excise.push(&piece);
+        if end {
+            let rest = excise.finish();
+            if !rest.is_empty() {
+                passed.bytes = [passed.bytes, rest].concat().into();
+            }
+        }
+        let length = passed.bytes.len();
+        self.track
+            .lock()
+            .watch
+            .take_in_part(&piece, length, passed.cut, now);
+        *body = Some(passed.bytes);
     }
 
     /// Writes the record, once.

@@ -22,6 +22,7 @@ use pingora::protocols::Stream;
 use pingora::protocols::http::v1::server::HttpSession as ClientSession;
 
 use crate::admission::{Ask, Denied};
+use crate::config::Usage;
 use crate::errors::Refusal;
 use crate::exchange::Exchange;
 use crate::fault::Cause;
@@ -177,6 +178,14 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
     let mut edits = services.admission.limits.fit(&ask, &facts)?;
     if let (Some(model), Some(upstream)) = (&facts.model, &target.upstream_model) {
         edits.extend(Edit::model(model, upstream));
+    }
+    let injects = config.usage == Usage::Inject && ask.generates && facts.stream;
+    if injects
+        && facts.first_member > 0
+        && let Some(edit) = edit::ask_for_usage(&exchange.body, &facts)
+    {
+        edits.push(edit);
+        exchange.cut_usage = true;
     }
     exchange.body = edit::apply(&exchange.body, edits);
     exchange.upstream_head = Some(upstream::head_for_pool(

@@ -26,6 +26,7 @@ use pingora::{Error, ErrorType, Result};
 
 use crate::exchange::Exchange;
 use crate::fault::Cause;
+use crate::relay::excise::Excise;
 use crate::relay::observe::Body;
 use crate::{fault, upstream};
 
@@ -187,6 +188,7 @@ impl ProxyHttp for Gateway {
         exchange.track.lock().watch.head(exchange.answer);
         if exchange.answer == Body::Events {
             exchange.open = Some(exchange.services.metrics.open_stream());
+            exchange.excise = exchange.cut_usage.then(Excise::default);
             // With a length pingora would hold pieces back until its buffer is full.
             response.remove_header(&header::CONTENT_LENGTH);
         }
@@ -235,11 +237,11 @@ impl ProxyHttp for Gateway {
         &self,
         _session: &mut Session,
         body: &mut Option<Bytes>,
-        _end_of_stream: bool,
+        end_of_stream: bool,
         ctx: &mut Context,
     ) -> Result<Option<Duration>> {
-        if let (Some(bytes), Some(exchange)) = (body, ctx) {
-            exchange.track.lock().watch.take(bytes, MonoNs::now());
+        if let Some(exchange) = ctx {
+            exchange.pass(body, end_of_stream, MonoNs::now());
         }
         Ok(None)
     }

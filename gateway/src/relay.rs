@@ -8,6 +8,7 @@
 //! Clock: CLOCK_MONOTONIC, absolute. A piece's `read` is taken as pingora's filter gets it, so
 //! under backpressure it is late by what waits in pingora's queue of four.
 
+pub mod excise;
 pub mod observe;
 mod series;
 
@@ -24,7 +25,7 @@ pub use series::chunks;
 pub struct Piece {
     /// When the filter got it.
     pub read: MonoNs,
-    /// Decoded body offset of its end.
+    /// Decoded body offset of its end, as the client gets it.
     pub end_offset: u64,
     /// Events with data whose last byte lies in it.
     pub events: u64,
@@ -34,8 +35,8 @@ pub struct Piece {
 #[derive(Debug, Default)]
 pub struct Watch {
     pieces: Vec<Piece>,
-    /// Bytes of the pieces from `looked` on.
-    waiting: Vec<Bytes>,
+    /// Bytes of the pieces from `looked` on, and how many of their events the client does not get.
+    waiting: Vec<(Bytes, u64)>,
     looked: usize,
     body: Body,
     reader: Reader,
@@ -62,23 +63,29 @@ impl Watch {
         self.reader = Reader::new(body);
     }
 
-    /// A piece passes. Nothing but its stamp and a reference to it is kept here.
+    /// A piece passes as it is. Nothing but its stamp and a reference to it is kept here.
     pub fn take(&mut self, bytes: &Bytes, now: MonoNs) {
+        self.take_in_part(bytes, bytes.len(), 0, now);
+    }
+
+    /// A piece of which the client gets `passed` bytes (some may be those of the piece before that
+    /// were held back) and `cut` events less.
+    pub fn take_in_part(&mut self, bytes: &Bytes, passed: usize, cut: u64, now: MonoNs) {
         if bytes.is_empty() {
             return;
         }
-        let end_offset = self.pieces.last().map_or(0, |p| p.end_offset) + bytes.len() as u64;
+        let end_offset = self.pieces.last().map_or(0, |p| p.end_offset) + passed as u64;
         self.pieces.push(Piece {
             read: now,
             end_offset,
             events: 0,
         });
-        self.waiting.push(bytes.clone());
+        self.waiting.push((bytes.clone(), cut));
     }
 
     /// Reads what has passed since the last look.
     pub fn look(&mut self) {
-        for bytes in self.waiting.drain(..) {
+        for (bytes, cut) in self.waiting.drain(..) {
             let Some(piece) = self.pieces.get_mut(self.looked) else {
                 break;
             };
@@ -87,7 +94,7 @@ impl Watch {
                 hash.update(&bytes);
             }
             let found = self.reader.read(&bytes, &mut self.seen);
-            piece.events = found.events;
+            piece.events = found.events.saturating_sub(cut);
             if found.output {
                 self.first_output.get_or_insert(piece.read);
                 self.last_output = Some(piece.read);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::config::{Auth, Config};
+use crate::config::{Auth, Config, Usage};
 
 pub(super) fn summary(path: &Path, config: &Config) -> String {
     let mut text = format!("{}: ok\n", path.display());
@@ -53,5 +53,10 @@ pub(super) fn summary(path: &Path, config: &Config) -> String {
     let file = file.map_or("memory only".into(), |f| f.path.display().to_string());
     let hash = if config.records.hash { ", hashed" } else { "" };
     line("records", format!("{file}{hash}"));
+    if config.usage == Usage::Observe && config.counts_tokens() {
+        let note = "limits on tokens charge streams whose client does not ask for usage by an \
+                    estimate; `usage: inject` makes them exact";
+        line("note", note.to_owned());
+    }
     text
 }

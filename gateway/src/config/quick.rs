@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{
     Admin, Auth, Choosing, Config, Endpoint, HalfClose, Listen, Logs, MAX_REQUEST_BODY, Outline,
-    Pool, QueueConfig, RecordsConfig, RecordsFile, Timeouts,
+    Pool, QueueConfig, RecordsConfig, RecordsFile, Timeouts, Usage,
 };
 
 /// What `run --upstream` was told.
@@ -51,6 +51,7 @@ impl Config {
             queue: QueueConfig::default(),
             timeouts: Timeouts::default(),
             routes: Vec::new(),
+            usage: Usage::default(),
             records: RecordsConfig {
                 file: quick.records.map(RecordsFile::at),
                 hash: quick.hash,

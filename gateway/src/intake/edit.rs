@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use super::facts::Model;
+use super::facts::{Facts, Model};
 
 /// One change: these bytes of the body give way to those. An empty range puts text in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,41 @@ impl Edit {
             place: model.value.clone(),
             text: serde_json::Value::from(name).to_string(),
         })
+    }
+}
+
+/// What makes a streaming request ask for usage, and whether its client did not. `None` where the
+/// client asked itself, or the member is no object and the engine's to refuse.
+#[must_use]
+pub fn ask_for_usage(body: &[u8], facts: &Facts) -> Option<Edit> {
+    let put_in = |at: usize, text: &str, empty: bool| Edit {
+        place: at..at,
+        text: format!("{text}{}", if empty { "" } else { "," }),
+    };
+    let Some(options) = &facts.stream_options else {
+        let text = r#""stream_options":{"include_usage":true}"#;
+        return Some(put_in(facts.first_member, text, facts.empty));
+    };
+    if options.include_usage == Some(true) {
+        return None;
+    }
+    if let Some(place) = options.include_usage_value.clone() {
+        return Some(Edit {
+            place,
+            text: "true".to_owned(),
+        });
+    }
+    match &body[options.value.clone()] {
+        b"null" => Some(Edit {
+            place: options.value.clone(),
+            text: r#"{"include_usage":true}"#.to_owned(),
+        }),
+        [b'{', rest @ ..] => {
+            let empty = rest.trim_ascii_start().starts_with(b"}");
+            let at = options.value.start + 1;
+            Some(put_in(at, r#""include_usage":true"#, empty))
+        }
+        _ => None,
     }
 }
 
@@ -74,6 +109,43 @@ mod tests {
     fn the_same_name_keeps_the_very_bytes() {
         let body = Bytes::from_static(br#"{"model":"\u006d"}"#);
         assert_eq!(with_model(&body, "m").as_ptr(), body.as_ptr());
+    }
+
+    #[test]
+    fn r01_usage_is_asked_for_in_the_fewest_bytes() {
+        for (body, expected) in [
+            (
+                r#"{"a":1}"#,
+                Some(r#"{"stream_options":{"include_usage":true},"a":1}"#),
+            ),
+            (
+                r#" { } "#,
+                Some(r#" {"stream_options":{"include_usage":true} } "#),
+            ),
+            (
+                r#"{"stream_options": null}"#,
+                Some(r#"{"stream_options": {"include_usage":true}}"#),
+            ),
+            (
+                r#"{"stream_options": { "x":1 }}"#,
+                Some(r#"{"stream_options": {"include_usage":true, "x":1 }}"#),
+            ),
+            (
+                r#"{"stream_options":{}}"#,
+                Some(r#"{"stream_options":{"include_usage":true}}"#),
+            ),
+            (
+                r#"{"stream_options":{"include_usage" : false}}"#,
+                Some(r#"{"stream_options":{"include_usage" : true}}"#),
+            ),
+            (r#"{"stream_options":{"include_usage":true}}"#, None),
+            (r#"{"stream_options":7}"#, None),
+        ] {
+            let bytes = Bytes::from_static(body.as_bytes());
+            let edit = ask_for_usage(&bytes, &facts::read(&bytes).unwrap());
+            let asked = edit.map(|edit| apply(&bytes, vec![edit]));
+            assert_eq!(asked.as_deref(), expected.map(str::as_bytes), "{body}");
+        }
     }
 
     #[test]

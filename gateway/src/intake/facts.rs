@@ -23,7 +23,7 @@ pub struct Facts {
     pub model: Option<Model>,
     /// `"stream": true`.
     pub stream: bool,
-    /// `stream_options`, unless absent or null.
+    /// `stream_options`, unless absent.
     pub stream_options: Option<StreamOptions>,
     /// `max_tokens`, `max_completion_tokens`, `max_output_tokens`: those that are there and not
     /// null. An engine goes by one of them; which one is its own affair.

@@ -2,7 +2,7 @@
 //!
 //! `written[i]` is the write that carried piece i's last byte to the kernel: the first mark at or
 //! past the piece's end. Pieces that left together share it; what never left has none, so the
-//! series may be shorter than that of the reads.
+//! series may be shorter than that of the reads. Offsets are those of what the client gets.
 
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::delta;
@@ -14,9 +14,15 @@ use crate::listener::track::Mark;
 /// The record's series, relative to `origin`.
 #[must_use]
 pub fn chunks(origin: MonoNs, pieces: &[Piece], marks: &[Mark]) -> Chunks {
+    // Of a piece that was cut out or held back as a whole nothing ever leaves.
+    let mut end = 0;
+    let pieces: Vec<&Piece> = pieces
+        .iter()
+        .filter(|piece| std::mem::replace(&mut end, piece.end_offset) != piece.end_offset)
+        .collect();
     let mut marks = marks.iter().peekable();
     let mut written = Vec::with_capacity(pieces.len());
-    for piece in pieces {
+    for piece in &pieces {
         while marks.next_if(|m| m.end_offset < piece.end_offset).is_some() {}
         match marks.peek() {
             Some(mark) => written.push(mark.at.0),

@@ -10,6 +10,7 @@ mod drains;
 mod engine;
 mod engines;
 mod harness;
+mod injecting;
 mod limits;
 mod queueing;
 mod relaying;

@@ -44,9 +44,7 @@ impl<'a> Members<'a> {
         Ok(Facts {
             model: present(model).map(|raw| name(raw, body)).transpose()?,
             stream: stream.is_some_and(|raw| raw.get() == "true"),
-            stream_options: present(stream_options)
-                .map(|raw| options(raw, body))
-                .transpose()?,
+            stream_options: stream_options.map(|raw| options(raw, body)).transpose()?,
             output_limits: OUTPUT_LIMITS
                 .filter_map(|i| amount(WATCHED[i], self.values[i], body))
                 .collect(),
