@@ -9,6 +9,7 @@
 //! `[redacted]`.
 
 mod auth;
+mod connections;
 mod limits;
 mod listen;
 mod outline;
@@ -30,6 +31,7 @@ use inferscope_shared::strict_yaml::{self, Map, Node, Problems};
 
 pub use auth::{ApiKey, Auth, KEY_HASH_BYTES, Tenant};
 pub(crate) use auth::{check_name, hash_text};
+pub use connections::Connections;
 pub use limits::{LimitsConfig, OutputCap, Over};
 pub use listen::{Admin, HalfClose, Listen};
 pub use outline::{Change, Outline};
@@ -100,6 +102,8 @@ pub struct Config {
     pub models: BTreeMap<String, ModelRoute>,
     /// Groups of engines.
     pub pools: BTreeMap<String, Pool>,
+    /// How many connections clients may have.
+    pub connections: Connections,
     /// Who may wait for an engine.
     pub queue: QueueConfig,
     /// Time limits.
@@ -219,6 +223,9 @@ impl Config {
             .unwrap_or_default();
         let max_body_bytes = max_request_body(&mut map, problems);
         let logs = map.read("logs", problems, logs).unwrap_or_default();
+        let connections = map
+            .read("connections", problems, connections::connections)
+            .unwrap_or_default();
         let queue = map
             .read("queue", problems, queue::queue)
             .unwrap_or_default();
@@ -232,6 +239,7 @@ impl Config {
             tenants,
             models,
             pools,
+            connections,
             queue,
             timeouts,
             routes,

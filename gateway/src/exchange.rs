@@ -257,7 +257,9 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.settled {
-            if *self.services.phase.borrow() == Phase::Cut {
+            if self.track.left() {
+                self.ended(Outcome::ClientGone, Cause::ClientGone);
+            } else if *self.services.phase.borrow() == Phase::Cut {
                 self.ended(Outcome::Drained, Cause::Cut);
             } else {
                 self.ended(Outcome::UpstreamError, Kind::Internal);

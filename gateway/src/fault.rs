@@ -145,6 +145,7 @@ pub fn is_stale(error: &Error, since_sent: Duration) -> bool {
 /// Returns the status for pingora's log.
 pub async fn answer(session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
     let limit = exchange.track.tripped();
+    exchange.track.set_connecting(false);
     // A status of 5xx that did not arrive whole is no longer what ended the request.
     exchange.ending = None;
     match limit {

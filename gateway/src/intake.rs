@@ -161,7 +161,7 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
     exchange.bytes_in = exchange.body.len() as u64;
     exchange.times.body = Some(MonoNs::now());
 
-    let facts = body::facts(&exchange.body, &services)?;
+    let facts = body::facts(session, &exchange.body, &services)?;
     exchange.stream = facts.stream;
     let name = facts.model.as_ref().map(|m| m.name.as_str());
     exchange.model = name.map(kept);

@@ -5,7 +5,9 @@
 //! stream under pingora's proxy. Each connection runs in one task: intake reads a request, the
 //! proxy relays it, and a watchdog beside the proxy enforces the time limits.
 
+mod doors;
 pub mod egress;
+mod leaving;
 pub mod stamped;
 pub mod track;
 mod watchdog;
@@ -29,8 +31,12 @@ use crate::exchange::Exchange;
 use crate::intake::{self, Envelope, Received};
 use crate::proxy::Gateway;
 use crate::server::{Current, Phase};
+use doors::Inside;
+use leaving::Watched;
 use stamped::{OnFin, StampedStream};
 use track::{Limit, Track};
+
+pub use doors::Doors;
 
 /// How long a connection may stay without a request.
 const IDLE: Duration = Duration::from_secs(75);
@@ -46,6 +52,8 @@ pub struct Shared {
     pub current: Current,
     /// pingora's proxy around ours.
     pub proxy: Arc<HttpProxy<Gateway>>,
+    /// How many are open.
+    pub doors: Arc<Doors>,
     /// Held by each connection: the drain is over when the last one drops it.
     pub alive: mpsc::Sender<()>,
 }
@@ -58,6 +66,7 @@ pub struct Connection {
     pub track: Arc<Track>,
     phase: watch::Receiver<Phase>,
     since: MonoNs,
+    client: Option<Watched>,
 }
 
 /// Accepts until the drain begins.
@@ -70,8 +79,17 @@ pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared) {
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((tcp, _)) => {
-                tokio::spawn(serve(tcp, on_fin, shared.clone()));
+            Ok((tcp, peer)) => {
+                let services = shared.current.get();
+                match shared.doors.enter(peer.ip(), &services.config.connections) {
+                    Ok(inside) => {
+                        tokio::spawn(serve(tcp, on_fin, shared.clone(), inside));
+                    }
+                    Err(refusal) => {
+                        services.metrics.turned_away();
+                        doors::turn_away(&tcp, &refusal);
+                    }
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -82,11 +100,12 @@ pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared) {
 }
 
 /// Serves one connection to its end.
-async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared) {
+async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared, _inside: Inside) {
     // Without it a small event would wait for the acknowledgement of the one before.
     let _ = tcp.set_nodelay(true);
     let track = Arc::new(Track::default());
     let id = tcp.as_raw_fd();
+    let watched = Watched::new(&tcp, on_fin);
     let client: ClientStream = StampedStream::new(tcp, id, on_fin, track.clone());
     let mut stream: Stream = Box::new(client);
     let mut connection = Connection {
@@ -94,6 +113,10 @@ async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared) {
         phase: shared.current.get().phase.clone(),
         track,
         since: MonoNs::now(),
+        // Without it only a connect goes on for a client that has left.
+        client: watched
+            .inspect_err(|error| tracing::warn!(%error, "out of descriptors"))
+            .ok(),
     };
     loop {
         connection.track.begin();
@@ -143,6 +166,7 @@ async fn relay(
     let mut serving = pin!(proxy.process_new_http(session, &shutdown));
     let mut watching = pin!(watchdog::wait(&track, accept, &limits));
     let mut cut = pin!(connection.phase.wait_for(|p| *p == Phase::Cut));
+    let mut left = pin!(left_while_connecting(connection.client.as_ref(), &track));
     let mut armed = true;
     loop {
         tokio::select! {
@@ -156,7 +180,19 @@ async fn relay(
                 track.trip(Limit::Drain);
                 armed = false;
             }
+            () = &mut left => {
+                // Dropped with the proxy, the exchange settles and the connect is given up.
+                track.set_left();
+                return None;
+            }
         }
+    }
+}
+
+async fn left_while_connecting(client: Option<&Watched>, track: &Track) {
+    match client {
+        Some(client) => client.left_while_connecting(track).await,
+        None => std::future::pending().await,
     }
 }
 

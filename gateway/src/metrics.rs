@@ -149,6 +149,11 @@ impl Metrics {
         }
     }
 
+    /// A connection was turned away.
+    pub fn turned_away(&self) {
+        self.declared.connections_refused_total.inc();
+    }
+
     /// A request waits in the queue until the value is dropped.
     #[must_use]
     pub fn waiting(&self) -> Counted {

@@ -70,6 +70,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut Context,
     ) -> Result<Box<HttpPeer>> {
         let exchange = exchange(ctx)?;
+        exchange.track.set_connecting(true);
         let lease = exchange
             .target
             .as_ref()
@@ -126,6 +127,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut Context,
     ) -> Result<()> {
         let exchange = exchange(ctx)?;
+        exchange.track.set_connecting(false);
         exchange.times.connected = Some(MonoNs::now());
         exchange.conn_reused = Some(reused);
         Ok(())

@@ -203,6 +203,7 @@ struct Ready {
 /// Why it could not begin to.
 pub fn run(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     raise_descriptor_limit();
+    compare_descriptors(&config);
     let runtime = Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -279,7 +280,29 @@ async fn save_budgets(current: Current) {
     }
 }
 
-/// A stream needs two descriptors, and the usual soft limit of 1024 is there for programs that
+/// Descriptors that the process needs beside those of connections.
+const SPARE_DESCRIPTORS: u64 = 256;
+
+/// Descriptors of one client that is being served: its socket, that once more, and its engine's.
+const PER_CONNECTION: u64 = 3;
+
+/// Says so when the configuration promises more connections than there are descriptors for.
+fn compare_descriptors(config: &Config) {
+    let have = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = config.connections.max;
+    let need = most
+        .saturating_mul(PER_CONNECTION)
+        .saturating_add(SPARE_DESCRIPTORS);
+    if have < need {
+        tracing::warn!(
+            have,
+            need,
+            "connections.max: {most} needs {need} open files: raise the limit (ulimit -n, LimitNOFILE=), or lower connections.max"
+        );
+    }
+}
+
+/// A stream needs three descriptors, and the usual soft limit of 1024 is there for programs that
 /// use `select`.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{
-    Admin, Auth, Choosing, Config, Endpoint, HalfClose, Listen, Logs, MAX_REQUEST_BODY, Outline,
-    Pool, QueueConfig, RecordsConfig, RecordsFile, Timeouts, Usage,
+    Admin, Auth, Choosing, Config, Connections, Endpoint, HalfClose, Listen, Logs,
+    MAX_REQUEST_BODY, Outline, Pool, QueueConfig, RecordsConfig, RecordsFile, Timeouts, Usage,
 };
 
 /// What `run --upstream` was told.
@@ -48,6 +48,7 @@ impl Config {
             tenants: BTreeMap::new(),
             models: BTreeMap::new(),
             pools: BTreeMap::from([("default".to_owned(), pool)]),
+            connections: Connections::default(),
             queue: QueueConfig::default(),
             timeouts: Timeouts::default(),
             routes: Vec::new(),

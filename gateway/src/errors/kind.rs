@@ -79,6 +79,9 @@ kinds! {
     /// The body can't be used.
     BodyInvalid: "body_invalid", BAD_REQUEST, INVALID, "invalid_body", false,
         "the body cannot be used";
+    /// The body is compressed and has to be read.
+    BodyEncoded: "body_encoded", UNSUPPORTED_MEDIA_TYPE, INVALID, "unsupported_encoding", false,
+        "the body has a content-encoding, and this gateway has to read it: send it plain";
     /// The body is over the limit.
     BodyTooLarge: "body_too_large", PAYLOAD_TOO_LARGE, INVALID, "request_too_large", false,
         "the body is too large";
@@ -112,6 +115,9 @@ kinds! {
     /// The gateway is about to stop.
     Draining: "draining", SERVICE_UNAVAILABLE, SERVER, "draining", true,
         "this gateway is shutting down: try again, another one will answer";
+    /// As many connections are open as may.
+    Connections: "connections", SERVICE_UNAVAILABLE, SERVER, "too_many_connections", true,
+        "too many connections: reuse one";
     /// As many wait for an engine as may.
     QueueFull: "queue_full", SERVICE_UNAVAILABLE, SERVER, "overloaded", true,
         "too many requests wait for an engine: try again later";

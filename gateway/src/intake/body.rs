@@ -9,7 +9,7 @@ use pingora::protocols::http::v1::server::HttpSession as ClientSession;
 use super::facts::{self, Facts, Unread};
 use super::{Stop, expects_continue};
 use crate::config::Config;
-use crate::errors::Refusal;
+use crate::errors::{Kind, Refusal};
 use crate::server::Services;
 
 /// How much is set aside before the first byte of a body has come.
@@ -74,10 +74,31 @@ fn failed(error: Box<pingora::Error>) -> Stop {
     }
 }
 
+/// Whether the body is packed in a way that only an engine would undo.
+fn is_encoded(session: &ClientSession) -> bool {
+    let encodings = session
+        .req_header()
+        .headers
+        .get_all(header::CONTENT_ENCODING);
+    encodings
+        .iter()
+        .any(|v| !v.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
+}
+
 /// What the body says of its model. A body that says nothing goes on where nothing depends on it.
-pub(super) fn facts(body: &[u8], services: &Services) -> Result<Facts, Refusal> {
+pub(super) fn facts(
+    session: &ClientSession,
+    body: &[u8],
+    services: &Services,
+) -> Result<Facts, Refusal> {
     if body.is_empty() {
         return Ok(Facts::default());
+    }
+    if is_encoded(session) {
+        return match services.config.models.is_empty() {
+            true => Ok(Facts::default()),
+            false => Err(Kind::BodyEncoded.into()),
+        };
     }
     match facts::read(body) {
         Ok(facts) => Ok(facts),

@@ -9,7 +9,7 @@
 //! Clock: CLOCK_MONOTONIC, absolute. The surprise: a tripped limit reaches pingora as a read
 //! error of the client's stream, because that read is polled in every phase of an exchange.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use inferscope_shared::clock::MonoNs;
@@ -180,6 +180,9 @@ pub struct State {
 #[derive(Debug, Default)]
 pub struct Track {
     mode: AtomicU8,
+    connecting: AtomicBool,
+    /// The client left where nobody was reading.
+    left: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -192,6 +195,8 @@ impl Track {
     /// Starts over for the next request of the connection.
     pub fn begin(&self) {
         *self.lock() = State::default();
+        self.connecting.store(false, Ordering::Relaxed);
+        self.left.store(false, Ordering::Relaxed);
         self.mode.store(REQUEST, Ordering::Relaxed);
     }
 
@@ -212,6 +217,28 @@ impl Track {
     #[must_use]
     pub fn in_exchange(&self) -> bool {
         self.mode.load(Ordering::Relaxed) != REQUEST
+    }
+
+    /// An engine is being connected to, or not any more.
+    pub fn set_connecting(&self, connecting: bool) {
+        self.connecting.store(connecting, Ordering::Relaxed);
+    }
+
+    /// Whether an engine is being connected to.
+    #[must_use]
+    pub fn connecting(&self) -> bool {
+        self.connecting.load(Ordering::Relaxed)
+    }
+
+    /// The client left where nobody was reading: the exchange is dropped for that.
+    pub fn set_left(&self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it did.
+    #[must_use]
+    pub fn left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Ends the exchange by `limit`; the first one counts.

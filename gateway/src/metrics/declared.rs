@@ -152,6 +152,8 @@ metrics! {
         "Requests that an endpoint has in flight. Not counted: requests that wait in the queue.";
     endpoint_ejections_total: IntCounterVec, ["pool", "endpoint"], &[],
         "Times that an endpoint was put out for failed requests. Not counted: failed probes, draining.";
+    connections_refused_total: IntCounter, [], &[],
+        "Connections that were turned away because as many were open as may. Not counted: requests that were refused.";
     queue_waiting: IntGauge, [], &[],
         "Requests that wait for a place at an engine. Not counted: requests that found one at once.";
     queue_wait_seconds: Histogram, [], PHASE,

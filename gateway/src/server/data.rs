@@ -44,6 +44,7 @@ impl DataPorts {
             shared: Shared {
                 current: current.clone(),
                 proxy: proxy(),
+                doors: Arc::default(),
                 alive: sender,
             },
             alive,

@@ -9,7 +9,7 @@ use crate::harness::{Client, Gateway};
 use crate::{ASK, stream};
 
 #[tokio::test]
-async fn a_client_that_leaves_frees_the_engine_in_every_phase() {
+async fn u15_a_client_that_leaves_frees_the_engine_before_and_in_its_answer() {
     for script in [
         vec![Do::AwaitClose],
         vec![stream_head(), chunk(event("a")), Do::AwaitClose],
@@ -33,7 +33,7 @@ async fn a_client_that_leaves_frees_the_engine_in_every_phase() {
 }
 
 #[tokio::test]
-async fn half_close_is_gone_or_tolerated_as_the_port_says() {
+async fn r13_half_close_is_gone_or_tolerated_as_the_port_says() {
     let engine = Engine::start(vec![stream(&["a"])]).await;
     let gateway = Gateway::start(&engine, "half_close: tolerate\n").await;
     let mut client = Client::connect(&gateway).await;
@@ -87,7 +87,7 @@ async fn a_client_of_http_1_0_gets_no_chunks_and_the_close_ends_its_stream() {
 }
 
 #[tokio::test]
-async fn a_head_request_has_no_body_and_the_connection_goes_on() {
+async fn r24_a_head_request_has_no_body_and_the_connection_goes_on() {
     let list = r#"{"object":"list","data":[]}"#;
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",

@@ -7,7 +7,7 @@ use crate::engine::{Do, Engine, chunk, event, hold, json, last_chunk, stream_hea
 use crate::harness::{Client, Gateway};
 
 #[tokio::test]
-async fn a_request_behind_a_stream_is_refused_once_a_drain_has_begun() {
+async fn o01_a_request_behind_a_stream_is_refused_once_a_drain_has_begun() {
     let (hold, release) = hold();
     let script = vec![stream_head(), hold, chunk(event("a")), last_chunk()];
     let mut engine = Engine::start(vec![script]).await;
@@ -28,7 +28,7 @@ async fn a_request_behind_a_stream_is_refused_once_a_drain_has_begun() {
 }
 
 #[tokio::test]
-async fn a_drain_ends_with_the_last_stream() {
+async fn o01_a_drain_ends_with_the_last_stream() {
     let mut engine =
         Engine::start(vec![vec![stream_head(), chunk(event("a")), Do::AwaitClose]]).await;
     let gateway = Gateway::start(&engine, "").await;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,6 +20,8 @@ pub enum Do {
     Hold(Arc<Notify>),
     /// Works for so long, counted among the requests in work.
     Work(Arc<Load>, Duration),
+    /// Writes these bytes so many times, and counts them.
+    Flood(Vec<u8>, usize, Arc<AtomicU64>),
     /// Closes.
     Close,
     /// Closes with a reset.
@@ -120,6 +122,14 @@ async fn serve(
                     load.most.fetch_max(now, Ordering::SeqCst);
                     tokio::time::sleep(*time).await;
                     load.now.fetch_sub(1, Ordering::SeqCst);
+                }
+                Do::Flood(bytes, times, written) => {
+                    for _ in 0..*times {
+                        if tcp.write_all(bytes).await.is_err() {
+                            break;
+                        }
+                        written.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+                    }
                 }
                 Do::Close => return,
                 Do::Reset => {

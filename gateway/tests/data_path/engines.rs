@@ -9,7 +9,7 @@ use crate::engine::{Do, Engine, chunk, event, hold, json, stream_head};
 use crate::harness::{Client, Gateway, closed_port};
 
 #[tokio::test]
-async fn an_engine_that_dies_mid_stream_gives_an_error_event_and_no_clean_end() {
+async fn u07_u09_an_engine_that_dies_mid_stream_gives_an_error_event_and_no_clean_end() {
     for (last, kind) in [(Do::Close, "truncated"), (Do::Reset, "reset")] {
         let script = vec![stream_head(), chunk(event("a")), last];
         let engine = Engine::start(vec![script]).await;
@@ -30,7 +30,7 @@ async fn an_engine_that_dies_mid_stream_gives_an_error_event_and_no_clean_end() 
 }
 
 #[tokio::test]
-async fn a_stale_connection_is_tried_again_and_an_answer_begun_is_not() {
+async fn u01_a_stale_connection_is_tried_again_and_an_answer_begun_is_not() {
     // The engine closes the kept connection as the second request comes in.
     let engine = Engine::start(vec![vec![json("{}")], vec![Do::Close], vec![json("{}")]]).await;
     let gateway = Gateway::start(&engine, "").await;
@@ -70,7 +70,7 @@ async fn an_engine_that_is_not_there_gives_502() {
 }
 
 #[tokio::test]
-async fn silence_has_its_limits() {
+async fn u03_u05_silence_has_its_limits() {
     let engine = Engine::start(vec![vec![Do::AwaitClose]]).await;
     let gateway = Gateway::start(&engine, "timeouts: {first_byte: 50ms}\n").await;
     let mut client = Client::connect(&gateway).await;

@@ -26,6 +26,36 @@ pub async fn closed_port() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
+/// An engine whose connections are never accepted: a connect to it waits.
+pub struct Unreachable {
+    pub address: SocketAddr,
+    _listener: std::os::fd::OwnedFd,
+    _queued: Vec<std::net::TcpStream>,
+}
+
+impl Unreachable {
+    pub fn start() -> Self {
+        use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        bind(&socket, &any).unwrap();
+        listen(&socket, 0).unwrap();
+        let address = getsockname(&socket).unwrap().try_into().unwrap();
+        // As many as its queue takes; the next one is not answered.
+        let mut queued = Vec::new();
+        while let Ok(stream) =
+            std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200))
+        {
+            queued.push(stream);
+        }
+        Self {
+            address,
+            _listener: socket,
+            _queued: queued,
+        }
+    }
+}
+
 pub struct Gateway {
     address: SocketAddr,
     current: Current,

@@ -7,6 +7,7 @@
 
 mod clients;
 mod drains;
+mod edges;
 mod engine;
 mod engines;
 mod harness;
