@@ -6,8 +6,10 @@
 
 mod args;
 mod check;
+mod explain;
 mod keys;
 mod logs;
+mod usage;
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -16,7 +18,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 pub use args::Cli;
-use args::{Command, KeysCommand, Run};
+use args::{Command, KeysCommand, Run, UsageCommand};
 
 use crate::config::{Config, ConfigError, Quick};
 use crate::server::{self, ServeError};
@@ -86,12 +88,46 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Run(run) => {
             let path = run.config.clone();
             let config = run_config(run)?;
-            logs::init(&config.logs);
+            let _log = logs::init(&config.logs);
             server::run(config, path).map_err(Failure::Serve)
         }
         Command::Check { config } => {
             let summary = check::summary(&config, &Config::load(&config)?);
             print(&summary)
+        }
+        Command::Explain {
+            config,
+            key_id,
+            model,
+            path,
+            json,
+        } => {
+            let config = Config::load(&config)?;
+            let case = explain::Case {
+                key_id: key_id.as_deref(),
+                model: model.as_deref(),
+                path: &path,
+            };
+            let explained = explain::explain(&config, &case).map_err(Failure::Usage)?;
+            match json {
+                true => print(&format!("{explained:#}\n")),
+                false => print(&explain::text(&explained)),
+            }
+        }
+        Command::Usage(UsageCommand::Export(export)) => {
+            let days = usage::Days {
+                since: export.since,
+                until: export.until,
+            };
+            let table = usage::read(&export.records, &export.by, &days).map_err(Failure::Usage)?;
+            if table.unreadable > 0 {
+                let lines = table.unreadable;
+                let _ = writeln!(
+                    io::stderr(),
+                    "warning: {lines} lines are no records and in no sum"
+                );
+            }
+            print(&table.write(&export.by, export.format))
         }
         Command::Keys(KeysCommand::New { tenant, id, secret }) => {
             let text = keys::new(&tenant, id, &secret).map_err(Failure::Usage)?;

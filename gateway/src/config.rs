@@ -38,7 +38,7 @@ pub use outline::{Change, Outline};
 pub use pools::{Choosing, EjectionConfig, Endpoint, HealthConfig, ModelRoute, Policy, Pool};
 pub use queue::QueueConfig;
 pub use quick::Quick;
-pub use records::{RecordsConfig, RecordsFile, RecordsRing};
+pub use records::{OnFull, RecordsConfig, RecordsFile, RecordsRing};
 pub use routes::ExtraRoute;
 pub use secret::{Secret, SecretRef};
 pub use timeouts::Timeouts;

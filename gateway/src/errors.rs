@@ -176,6 +176,12 @@ impl Refusal {
         self.kind.row().status
     }
 
+    /// The sentence for the client.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Its row of the table.
     #[must_use]
     pub const fn kind(&self) -> Kind {

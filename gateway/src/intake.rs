@@ -22,8 +22,8 @@ use pingora::protocols::Stream;
 use pingora::protocols::http::v1::server::HttpSession as ClientSession;
 
 use crate::admission::{Ask, Denied};
-use crate::config::Usage;
-use crate::errors::Refusal;
+use crate::config::{OnFull, RecordsFile, Usage};
+use crate::errors::{Kind, Refusal};
 use crate::exchange::Exchange;
 use crate::fault::Cause;
 use crate::listener::Connection;
@@ -136,6 +136,10 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
     exchange.principal = Some(principal.clone());
     if services.draining() {
         return Err(Refusal::draining().into());
+    }
+    let must_record = |file: &RecordsFile| file.on_full == OnFull::Refuse;
+    if config.records.file.as_ref().is_some_and(must_record) && !services.records.writable() {
+        return Err(Refusal::from(Kind::Unrecorded).into());
     }
     if !plainly_framed(session) {
         return Err(Refusal::unclear_framing().into());

@@ -9,11 +9,12 @@ mod declared;
 pub mod labels;
 
 use std::collections::BTreeSet;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use inferscope_shared::record::delta;
 use inferscope_shared::record::gateway::{Extraction, GatewayRecord, Outcome};
 use prometheus::{IntGauge, Registry, TextEncoder};
+use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::limits;
 use declared::Declared;
@@ -28,6 +29,15 @@ pub struct Metrics {
     registry: Registry,
     declared: Declared,
     names: RwLock<Names>,
+}
+
+/// The log's own count of lines that it lost; there is one log in a process.
+static LOG_LINES_DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+
+/// From now on `counter` is what the metric of lost log lines shows.
+pub fn log_lines_dropped(counter: ErrorCounter) {
+    // A second log changes nothing.
+    let _ = LOG_LINES_DROPPED.set(counter);
 }
 
 /// The values that labels take from the configuration.
@@ -329,6 +339,11 @@ impl Metrics {
     /// # Errors
     /// A metric that can't be written as text: a fault of the declarations.
     pub fn render(&self) -> prometheus::Result<String> {
+        if let Some(counter) = LOG_LINES_DROPPED.get() {
+            let dropped = &self.declared.log_lines_dropped_total;
+            dropped.reset();
+            dropped.inc_by(counter.dropped_lines() as u64);
+        }
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }

@@ -8,7 +8,7 @@
 //! The surprise: [`Records::query`] first waits (up to a second) until what was submitted before
 //! it is in the ring, so a caller whose answer just ended finds its record.
 
-mod file;
+pub mod file;
 mod queue;
 mod ring;
 mod threads;
@@ -16,7 +16,7 @@ mod threads;
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -70,6 +70,8 @@ impl std::error::Error for RecordsError {}
 struct Drops {
     sink: Sink,
     count: AtomicU64,
+    /// The last write failed.
+    failing: AtomicBool,
     metrics: Arc<Metrics>,
 }
 
@@ -112,6 +114,13 @@ pub struct RecordsStatus {
 }
 
 impl Records {
+    /// Whether the last write to the file went well, if there is one.
+    #[must_use]
+    pub fn writable(&self) -> bool {
+        let failing = |drops: &Arc<Drops>| drops.failing.load(Ordering::Relaxed);
+        !self.file_drops.as_ref().is_some_and(failing)
+    }
+
     /// Opens the file, if there is one, and starts the threads.
     ///
     /// # Errors
@@ -125,6 +134,7 @@ impl Records {
             Arc::new(Drops {
                 sink,
                 count: AtomicU64::new(0),
+                failing: AtomicBool::new(false),
                 metrics: Arc::clone(metrics),
             })
         };

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use super::usage::{By, Format};
 use crate::config::{Endpoint, SecretRef};
 
 /// Environment variable that holds the hashing secret, unless another place is named.
@@ -47,6 +48,30 @@ When it listens, one JSON line on standard output says where:
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Say what becomes of a request: who it is, what limits it, where it goes
+    #[command(after_help = "Examples:
+  inferscope-gateway explain -c configs/gateway.yaml --key-id example --model small
+  inferscope-gateway explain -c gateway.yaml --key-id laptop --model small --path /v1/embeddings --json")]
+    Explain {
+        /// The configuration
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+        /// The key's id; leave it out where `auth.mode` is none
+        #[arg(long, value_name = "ID")]
+        key_id: Option<String>,
+        /// The model that the request names
+        #[arg(long, value_name = "NAME")]
+        model: Option<String>,
+        /// The request's path
+        #[arg(long, value_name = "PATH", default_value = "/v1/chat/completions")]
+        path: String,
+        /// JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sum up what was used, from record files
+    #[command(subcommand)]
+    Usage(UsageCommand),
     /// Make API keys and the secret that their hashes are keyed with
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -88,6 +113,49 @@ pub(super) struct Run {
     /// Put SHA-256 of both directions of each answer into its record
     #[arg(long, conflicts_with = "config")]
     pub hash: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum UsageCommand {
+    /// Requests and tokens by day and tenant, or by more
+    #[command(after_help = "Examples:
+  inferscope-gateway usage export --records /var/log/inferscope/records.jsonl
+  inferscope-gateway usage export --records records.jsonl --by month,tenant,model --format json
+  inferscope-gateway usage export --records records.jsonl --since 2026-12-01 --until 2026-12-31
+
+Rotated files beside the named one are read, too. Days are those of UTC.")]
+    Export(UsageExport),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UsageExport {
+    /// The record file: what `records.file.path` says
+    #[arg(long, value_name = "FILE")]
+    pub records: PathBuf,
+    /// What rows are told apart by
+    #[arg(
+        long,
+        value_name = "COLUMN,…",
+        value_delimiter = ',',
+        default_value = "day,tenant"
+    )]
+    pub by: Vec<By>,
+    /// First day, YYYY-MM-DD
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    pub since: Option<String>,
+    /// Last day, YYYY-MM-DD
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    pub until: Option<String>,
+    /// How rows are written
+    #[arg(long, value_enum, default_value = "csv")]
+    pub format: Format,
+}
+
+fn day(text: &str) -> Result<String, String> {
+    let day: jiff::civil::Date = text
+        .parse()
+        .map_err(|_| format!("\"{text}\" is no day: write YYYY-MM-DD"))?;
+    Ok(day.to_string())
 }
 
 #[derive(Debug, Subcommand)]

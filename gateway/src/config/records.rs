@@ -1,6 +1,7 @@
 //! Where records go: a file that rotates, and a ring in memory that the admin port serves.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use inferscope_shared::strict_yaml::{Node, Problems};
 
@@ -22,8 +23,24 @@ pub struct RecordsFile {
     pub path: PathBuf,
     /// It is rotated, and the old one compressed, when it would grow over this.
     pub max_bytes: u64,
+    /// It is rotated after this time, too.
+    pub rotate_every: Option<Duration>,
     /// Rotated files that are kept.
     pub keep: usize,
+    /// Rotated files older than this are removed, however few there are.
+    pub keep_for: Option<Duration>,
+    /// What becomes of requests while records cannot be written.
+    pub on_full: OnFull,
+}
+
+/// What becomes of requests while their records cannot be written (a full disk).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnFull {
+    /// They are served, their records dropped and counted.
+    #[default]
+    Drop,
+    /// They are refused: no request without a record.
+    Refuse,
 }
 
 impl RecordsFile {
@@ -33,7 +50,10 @@ impl RecordsFile {
         Self {
             path,
             max_bytes: 256 << 20,
+            rotate_every: None,
             keep: 8,
+            keep_for: None,
+            on_full: OnFull::Drop,
         }
     }
 }
@@ -82,8 +102,22 @@ fn file(node: &Node, problems: &mut Problems) -> Option<RecordsFile> {
     if let Some(keep) = map.u64("keep", problems) {
         file.keep = usize::try_from(keep).unwrap_or(usize::MAX);
     }
+    file.rotate_every = map.read("rotate_every", problems, minutes);
+    file.keep_for = map.read("keep_for", problems, minutes);
+    let words = [("drop", OnFull::Drop), ("refuse", OnFull::Refuse)];
+    file.on_full = map.one_of("on_full", problems, &words).unwrap_or_default();
     map.finish(problems);
     Some(file)
+}
+
+/// A time of at least a minute.
+fn minutes(node: &Node, problems: &mut Problems) -> Option<Duration> {
+    let time = node.duration(problems)?;
+    if time < Duration::from_secs(60) {
+        node.complain(problems, "expected at least 1m");
+        return None;
+    }
+    Some(time)
 }
 
 fn ring(node: &Node, problems: &mut Problems) -> Option<RecordsRing> {

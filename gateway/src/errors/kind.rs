@@ -115,6 +115,9 @@ kinds! {
     /// The gateway is about to stop.
     Draining: "draining", SERVICE_UNAVAILABLE, SERVER, "draining", true,
         "this gateway is shutting down: try again, another one will answer";
+    /// Records cannot be written, and no request is served without one.
+    Unrecorded: "unrecorded", SERVICE_UNAVAILABLE, SERVER, "records_unavailable", true,
+        "this gateway cannot write its records at present and serves nothing without one";
     /// As many connections are open as may.
     Connections: "connections", SERVICE_UNAVAILABLE, SERVER, "too_many_connections", true,
         "too many connections: reuse one";

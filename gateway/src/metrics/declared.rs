@@ -154,6 +154,8 @@ metrics! {
         "Times that an endpoint was put out for failed requests. Not counted: failed probes, draining.";
     connections_refused_total: IntCounter, [], &[],
         "Connections that were turned away because as many were open as may. Not counted: requests that were refused.";
+    log_lines_dropped_total: IntCounter, [], &[],
+        "Lines of the gateway's own log that were lost because nobody read it fast enough. Not counted: records of requests.";
     queue_waiting: IntGauge, [], &[],
         "Requests that wait for a place at an engine. Not counted: requests that found one at once.";
     queue_wait_seconds: Histogram, [], PHASE,

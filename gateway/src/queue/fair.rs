@@ -28,6 +28,18 @@ pub enum Priority {
     Low,
 }
 
+impl Priority {
+    /// Its name in configurations.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+        }
+    }
+}
+
 /// Somebody who waits.
 #[derive(Debug)]
 pub struct Waiter<T> {

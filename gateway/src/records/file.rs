@@ -1,7 +1,8 @@
 //! The record file: whole lines only, rotated by size, old ones compressed.
 //!
 //! A file begins with a header line and holds records of one process; one that is found at the
-//! start is rotated first. Rotated files are `PATH.<UTC time>.zst`; the newest `keep` of them stay.
+//! start is rotated first. Rotated files are `PATH.<UTC time>.zst`; the newest `keep` of them stay,
+//! unless they are older than `keep_for`. It is rotated by time, too, with the first record after that.
 //! A write that fails (disk full) drops its lines, cuts the file back to its last whole line and
 //! counts them; the next write tries again. A file that somebody else renamed or removed is
 //! noticed within a second and made anew, which is all that external rotation needs.
@@ -11,6 +12,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -36,6 +38,8 @@ pub(super) struct RecordFile {
     regular: bool,
     /// Bytes of whole lines.
     length: u64,
+    /// Since when this one is written.
+    since: Instant,
     looked: Instant,
     complained: Option<Instant>,
 }
@@ -64,6 +68,7 @@ impl RecordFile {
             file,
             regular,
             length: 0,
+            since: Instant::now(),
             looked: Instant::now(),
             complained: None,
         })
@@ -76,12 +81,14 @@ impl RecordFile {
         }
         if let Err(error) = self.try_write(lines) {
             self.drops.add(lines.len() as u64);
+            self.drops.failing.store(true, Ordering::Relaxed);
             if self.complained.is_none_or(|at| at.elapsed() > COMPLAIN) {
                 self.complained = Some(Instant::now());
                 let path = self.settings.path.display();
                 tracing::error!(%error, %path, "records cannot be written and are dropped");
             }
-        } else if self.complained.take().is_some() {
+        } else if self.drops.failing.swap(false, Ordering::Relaxed) {
+            self.complained = None;
             tracing::info!("records are written again");
         }
     }
@@ -90,7 +97,10 @@ impl RecordFile {
         self.look()?;
         self.cut_back()?;
         let size: usize = lines.iter().map(Bytes::len).sum();
-        if self.regular && self.length > 0 && self.length + size as u64 > self.settings.max_bytes {
+        let full = self.length + size as u64 > self.settings.max_bytes;
+        let old = |every| self.since.elapsed() >= every;
+        if self.regular && self.length > 0 && (full || self.settings.rotate_every.is_some_and(old))
+        {
             rotate(&self.settings)?;
             self.reopen()?;
         }
@@ -143,6 +153,7 @@ impl RecordFile {
     fn reopen(&mut self) -> io::Result<()> {
         (self.file, self.regular) = open(&self.settings.path)?;
         self.length = self.file.metadata()?.len();
+        self.since = Instant::now();
         Ok(())
     }
 }
@@ -188,15 +199,28 @@ fn remove_oldest(settings: &RecordsFile) {
     });
     rotated.sort();
     let surplus = rotated.len().saturating_sub(settings.keep);
-    for old in &rotated[..surplus] {
+    let expired = |path: &Path| {
+        let age = || fs::metadata(path).ok()?.modified().ok()?.elapsed().ok();
+        settings
+            .keep_for
+            .is_some_and(|most| age().is_some_and(|age| age > most))
+    };
+    let gone = rotated
+        .iter()
+        .enumerate()
+        .filter(|(i, path)| *i < surplus || expired(path));
+    for (_, old) in gone {
         if let Err(error) = fs::remove_file(old) {
-            tracing::warn!(%error, file = %old.display(), "an old record file stays beyond `keep`");
+            tracing::warn!(%error, file = %old.display(), "an old record file stays beyond its time");
         }
     }
 }
 
 /// Rotated files beside `path`; their names sort by time.
-fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (Some(name), parent) = (path.file_name(), path.parent()) else {
         return Ok(Vec::new());
     };

@@ -101,6 +101,7 @@ fn a_full_file_is_rotated_and_only_the_newest_are_kept() {
     let drops = Arc::new(Drops {
         sink: Sink::File,
         count: AtomicU64::new(0),
+        failing: AtomicBool::new(false),
         metrics,
     });
     let mut file = RecordFile::open(&settings, "boot", drops).unwrap();
@@ -160,6 +161,7 @@ fn o07_writing_resumes_and_no_half_line_stays() {
     let drops = Arc::new(Drops {
         sink: Sink::File,
         count: AtomicU64::new(0),
+        failing: AtomicBool::new(false),
         metrics,
     });
     let settings = RecordsFile::at(path.clone());
@@ -191,6 +193,7 @@ fn o07_a_file_renamed_by_somebody_else_is_made_anew() {
     let drops = Arc::new(Drops {
         sink: Sink::File,
         count: AtomicU64::new(0),
+        failing: AtomicBool::new(false),
         metrics,
     });
     let mut file = RecordFile::open(&RecordsFile::at(path.clone()), "boot", drops).unwrap();

@@ -333,3 +333,41 @@ async fn a_connection_too_many_is_told_so_and_one_that_ends_makes_room() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn o07_where_every_request_must_have_its_record_none_is_served_on_a_full_disk() {
+    let mut engine = Engine::start(vec![vec![json("{}")]]).await;
+    let urls = [format!("http://{}", engine.address)];
+    let with = |policy: &str| {
+        let records = format!("records: {{file: {{path: /dev/full, on_full: {policy}}}}}");
+        let urls = urls.clone();
+        async move { Gateway::with_records(&urls, &records).await }
+    };
+    let gateway = with("refuse").await;
+    let mut client = Client::connect(&gateway).await;
+    client.ask(ASK, "").await;
+    assert_eq!(client.answer().await.status, 200, "nothing is known yet");
+    gateway
+        .until("records_dropped_total{sink=\"file\"}", 1.0)
+        .await;
+    client.ask(ASK, "").await;
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 503);
+    assert!(
+        answer.text().contains("cannot write its records"),
+        "{}",
+        answer.text()
+    );
+    engine.request().await;
+    assert!(engine.events.try_recv().is_err());
+
+    let gateway = with("drop").await;
+    let mut client = Client::connect(&gateway).await;
+    for dropped in [1.0, 2.0] {
+        client.ask(ASK, "").await;
+        assert_eq!(client.answer().await.status, 200);
+        gateway
+            .until("records_dropped_total{sink=\"file\"}", dropped)
+            .await;
+    }
+}

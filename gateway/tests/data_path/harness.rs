@@ -78,8 +78,23 @@ impl Gateway {
         Self::with(urls, "{mode: none}", "", extra).await
     }
 
+    /// A gateway whose records go where `records` says.
+    pub async fn with_records(urls: &[String], records: &str) -> Self {
+        Self::configured(urls, "{mode: none}", "", records, "").await
+    }
+
     /// A gateway for callers of `auth`; `pool` is more of the pool's configuration.
     pub async fn with(urls: &[String], auth: &str, pool: &str, extra: &str) -> Self {
+        Self::configured(urls, auth, pool, "records: {hash: true}", extra).await
+    }
+
+    async fn configured(
+        urls: &[String],
+        auth: &str,
+        pool: &str,
+        records: &str,
+        extra: &str,
+    ) -> Self {
         let (half_close, extra) = match extra.strip_prefix("half_close: ") {
             Some(word) => (word.trim(), ""),
             None => ("gone", extra),
@@ -89,7 +104,7 @@ impl Gateway {
             .map(|url| format!("{{url: \"{url}\"}}, "))
             .collect();
         let text = format!(
-            "version: 1\nlisten: [{{addr: \"127.0.0.1:0\", half_close: {half_close}}}]\nauth: {auth}\nrecords: {{hash: true}}\npools: {{p: {{endpoints: [{endpoints}], {pool}}}}}\n{extra}"
+            "version: 1\nlisten: [{{addr: \"127.0.0.1:0\", half_close: {half_close}}}]\nauth: {auth}\n{records}\npools: {{p: {{endpoints: [{endpoints}], {pool}}}}}\n{extra}"
         );
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.yaml");
