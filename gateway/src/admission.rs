@@ -21,7 +21,7 @@ use crate::intake::facts::Facts;
 use crate::limits::{Limits, Reservation};
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Slot};
-use crate::routing::Target;
+use crate::routing::{Router, Target};
 
 /// Which retry of the official clients this is; absent or 0 on the first attempt.
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
@@ -176,12 +176,17 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// What `config` describes; counts and waiting requests of `before` live on.
+    /// What `config` describes, before the pools of `router`; counts and waiting requests of `before` live on.
     #[must_use]
-    pub fn new(config: &Config, before: Option<&Self>, metrics: &Arc<Metrics>) -> Self {
+    pub fn new(
+        config: &Config,
+        router: &Router,
+        before: Option<&Self>,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
         Self {
             limits: Limits::new(config, before.map(|b| &b.limits), metrics),
-            queue: Queue::new(config, before.map(|b| &b.queue), metrics),
+            queue: Queue::new(config, router, before.map(|b| &b.queue), metrics),
         }
     }
 

@@ -163,16 +163,20 @@ impl Exchange {
         }
     }
 
-    /// Begins an attempt at `endpoint`; what an earlier one stamped is over. The request counts
-    /// as routed from the first one on.
-    pub fn attempt(&mut self, endpoint: usize) {
-        self.attempts += 1;
-        self.tried.push(endpoint);
+    /// A place at an endpoint for the next attempt; what an earlier one held and stamped is over.
+    /// The request counts as routed from the first one on. `None` when all endpoints are drained.
+    pub fn next_lease(&mut self) -> Option<Lease> {
         self.lease = None;
+        let pool = &self.target.as_ref()?.pool;
+        let lease = pool.lease(&self.tried, self.wants, MonoNs::now())?;
+        self.attempts += 1;
+        self.tried.push(lease.index());
+        self.endpoint = Some(lease.endpoint().name.clone());
         self.times.routed.get_or_insert_with(MonoNs::now);
         self.times.connected = None;
         self.conn_reused = None;
         self.track.lock().request_sent = None;
+        Some(lease)
     }
 
     /// Notes how many addresses the endpoint of this attempt has.
@@ -200,8 +204,12 @@ impl Exchange {
     /// one that was tried.
     #[must_use]
     pub fn may_try_another(&self) -> bool {
-        let endpoints = self.target.as_ref().map_or(0, |t| t.pool.endpoints.len());
-        self.tried.len() < endpoints + self.spare
+        let Some(target) = &self.target else {
+            return false;
+        };
+        let again = |place: usize| self.tried[..place].contains(&self.tried[place]);
+        let repeats = (0..self.tried.len()).filter(|place| again(*place)).count();
+        repeats < self.spare || target.pool.offers_another(&self.tried, MonoNs::now())
     }
 
     /// Notes how it ended, unless something worse was noted before.
@@ -248,8 +256,9 @@ impl Exchange {
     pub fn settle(&mut self) {
         if !std::mem::replace(&mut self.settled, true) {
             self.open = None;
-            crate::settle::settle(self);
+            // Before the permit: who gets its place in the queue must find one at an endpoint.
             self.lease = None;
+            crate::settle::settle(self);
         }
     }
 }

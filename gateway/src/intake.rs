@@ -27,7 +27,7 @@ use crate::errors::{Kind, Refusal};
 use crate::exchange::Exchange;
 use crate::fault::Cause;
 use crate::listener::Connection;
-use crate::routing::{Wants, choice};
+use crate::routing::Wants;
 use crate::upstream;
 use answer::Reply;
 use edit::Edit;
@@ -178,6 +178,7 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         None => {}
     }
     let target = services.router.target(name)?;
+    target.pool.open(MonoNs::now())?;
     let ask = Ask::new(exchange, &facts, &target, &session.req_header().headers);
     let mut edits = services.admission.limits.fit(&ask, &facts)?;
     if let (Some(model), Some(upstream)) = (&facts.model, &target.upstream_model) {
@@ -199,11 +200,9 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         &exchange.ids,
         exchange.body.len(),
     )?);
-    let affinity = target.pool.choosing.affinity.as_ref();
-    let home = affinity.and_then(|name| session.req_header().headers.get(name));
     exchange.wants = Wants {
         tokens: ask.tokens(),
-        session: home.map(|value| choice::session(value.as_bytes())),
+        session: target.pool.session(&session.req_header().headers),
     };
     exchange.target = Some(target);
     // From here on the client's stream only says whether the client is still there.

@@ -6,6 +6,7 @@
 //! bytes. Clock of all durations: CLOCK_MONOTONIC, by way of the record.
 
 mod declared;
+mod endpoint;
 pub mod labels;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::limits;
 use declared::Declared;
+pub use endpoint::EndpointMetrics;
 use labels::{Direction, OTHER, Phase, Sink, TokenKind};
 
 /// No request has more tokens than this, whatever its engine says.
@@ -136,27 +138,23 @@ impl Metrics {
         Counted::new(&self.declared.permits_outstanding)
     }
 
-    /// How the endpoints are now: those of the configuration in force, and no other ones.
-    pub fn endpoints(&self, all: &[crate::routing::Status]) {
-        let declared = &self.declared;
-        declared.endpoint_up.reset();
-        declared.endpoint_requests.reset();
-        declared.endpoint_ejections_total.reset();
-        for status in all {
-            let labels = [status.pool.as_str(), status.endpoint.as_str()];
-            declared
-                .endpoint_up
-                .with_label_values(&labels)
-                .set(i64::from(status.out.is_none()));
-            declared
-                .endpoint_requests
-                .with_label_values(&labels)
-                .set(i64::try_from(status.requests).unwrap_or(i64::MAX));
-            declared
-                .endpoint_ejections_total
-                .with_label_values(&labels)
-                .inc_by(status.ejections);
-        }
+    /// What is counted of the endpoint of that name in that pool.
+    #[must_use]
+    pub fn endpoint(&self, pool: &str, endpoint: &str) -> EndpointMetrics {
+        EndpointMetrics::new(&self.declared, pool, endpoint)
+    }
+
+    /// That endpoint is configured no more: nothing is shown of it.
+    pub fn forget_endpoint(&self, pool: &str, endpoint: &str) {
+        endpoint::forget(&self.declared, pool, endpoint);
+    }
+
+    /// A request is sent again.
+    pub fn retried(&self, why: labels::Retry) {
+        self.declared
+            .upstream_retries_total
+            .with_label_values(&[why.label()])
+            .inc();
     }
 
     /// A connection was turned away.
@@ -323,8 +321,6 @@ impl Metrics {
                     .inc_by(tokens);
             }
         }
-        all.upstream_retries_total
-            .inc_by(u64::from(record.attempts.saturating_sub(1)));
         if record.extraction == Extraction::Partial {
             all.extraction_partial_total.inc();
         }

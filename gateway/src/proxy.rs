@@ -26,6 +26,7 @@ use pingora::{Error, ErrorType, Result};
 
 use crate::exchange::Exchange;
 use crate::fault::Cause;
+use crate::metrics::labels::Retry;
 use crate::relay::excise::Excise;
 use crate::relay::observe::Body;
 use crate::{fault, upstream};
@@ -39,6 +40,15 @@ pub struct Gateway;
 
 /// Null only between pingora's making the context and its handing in the request.
 pub type Context = Option<Box<Exchange>>;
+
+/// Whether a request that found no connection goes on elsewhere; if so, that is counted.
+fn connect_again(exchange: &Exchange) -> bool {
+    let again = exchange.may_try_another() && exchange.attempts < MAX_ATTEMPTS;
+    if again {
+        exchange.services.metrics.retried(Retry::Connect);
+    }
+    again
+}
 
 fn exchange(ctx: &mut Context) -> Result<&mut Exchange> {
     ctx.as_deref_mut()
@@ -72,19 +82,17 @@ impl ProxyHttp for Gateway {
         let exchange = exchange(ctx)?;
         exchange.track.set_connecting(true);
         let lease = exchange
-            .target
-            .as_ref()
-            .and_then(|target| target.pool.lease(&exchange.tried, exchange.wants))
-            .ok_or_else(|| Error::explain(fault::NO_ENDPOINT, "the pool has no endpoint"))?;
-        exchange.attempt(lease.index());
+            .next_lease()
+            .ok_or_else(|| Error::explain(fault::NO_ENDPOINT, "all endpoints are drained"))?;
         let endpoint = lease.endpoint();
-        exchange.endpoint = Some(endpoint.name.clone());
-        let timeouts = &exchange.services.config.timeouts;
+        let services = exchange.services.clone();
+        let timeouts = &services.config.timeouts;
         let (address, addresses) = match endpoint.address.resolve(timeouts.connect).await {
             Ok(found) => found,
             Err(cause) => {
+                lease.failed();
                 let mut error = Error::because(fault::UNRESOLVED, endpoint.name.clone(), cause);
-                error.set_retry(exchange.may_try_another() && exchange.attempts < MAX_ATTEMPTS);
+                error.set_retry(connect_again(exchange));
                 return Err(error);
             }
         };
@@ -112,7 +120,7 @@ impl ProxyHttp for Gateway {
             if let Some(lease) = &exchange.lease {
                 lease.failed();
             }
-            error.set_retry(exchange.may_try_another() && exchange.attempts < MAX_ATTEMPTS);
+            error.set_retry(connect_again(exchange));
         }
         error
     }
@@ -264,6 +272,9 @@ impl ProxyHttp for Gateway {
                     && fault::is_stale(&error, exchange.since_sent(MonoNs::now()))
                     && !std::mem::replace(&mut exchange.replayed, true)
             });
+        if again && let Some(exchange) = ctx {
+            exchange.services.metrics.retried(Retry::Stale);
+        }
         error.set_retry(again);
         error
     }

@@ -24,6 +24,7 @@ use crate::admission::{Ask, Denied};
 use crate::config::{Config, Tenant};
 use crate::errors::{Kind, Refusal};
 use crate::metrics::Metrics;
+use crate::routing::Router;
 use fair::{Priority, Waiter};
 pub use line::Slot;
 use line::{Bounds, Joined, Line, NoPlace};
@@ -43,21 +44,29 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The queues of `config`; those who wait in `before` wait on, under the new bounds.
+    /// The queues of `config` before the pools of `router`; those who wait in `before` wait on,
+    /// under the new bounds.
     #[must_use]
-    pub fn new(config: &Config, before: Option<&Self>, metrics: &Arc<Metrics>) -> Self {
+    pub fn new(
+        config: &Config,
+        router: &Router,
+        before: Option<&Self>,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
         let bounds = Bounds {
             requests: config.queue.max_requests,
             tokens: config.queue.max_tokens.unwrap_or(u64::MAX),
         };
-        let lines = config.pools.iter().map(|(name, pool)| {
+        let now = MonoNs::now();
+        let lines = router.pools().map(|pool| {
+            let (name, capacity) = (&pool.name, pool.capacity(now));
             let line = match before.and_then(|before| before.lines.get(name)) {
                 Some(line) => {
                     line.set_bounds(bounds);
+                    line.set_capacity(capacity);
                     Arc::clone(line)
                 }
-                // How many places there are is the router's to say, before the first request.
-                None => Line::new(pool.concurrency.map(|_| 0), bounds),
+                None => Line::new(capacity, bounds),
             };
             (name.clone(), line)
         });
@@ -66,6 +75,13 @@ impl Queue {
             tenants: config.tenants.clone(),
             max_wait: config.queue.max_wait,
             metrics: Arc::clone(metrics),
+        }
+    }
+
+    /// The endpoints of `pool` take so many requests at a time from now on.
+    pub fn set_capacity(&self, pool: &str, capacity: Option<u64>) {
+        if let Some(line) = self.lines.get(pool) {
+            line.set_capacity(capacity);
         }
     }
 

@@ -102,9 +102,8 @@ impl Services {
         })?;
         let boot_id = boot_id.trim().to_owned();
         let records = Records::start(&config.records, &boot_id, &metrics)?;
-        let router = Router::new(&config, None);
-        let admission = Admission::new(&config, None, &metrics);
-        router.start(|pool| admission.queue.line(pool));
+        let router = Router::new(&config, None, &metrics);
+        let admission = Admission::new(&config, &router, None, &metrics);
         Ok(Self {
             auth: Authenticator::new(&config),
             routes,
@@ -123,10 +122,8 @@ impl Services {
     #[must_use]
     pub fn next(&self, config: Arc<Config>) -> Self {
         let routes = Routes::new(&config.routes);
-        let router = Router::new(&config, Some(&self.router));
-        let admission = Admission::new(&config, Some(&self.admission), &self.metrics);
-        self.router.stop();
-        router.start(|pool| admission.queue.line(pool));
+        let router = Router::new(&config, Some(&self.router), &self.metrics);
+        let admission = Admission::new(&config, &router, Some(&self.admission), &self.metrics);
         Self {
             auth: Authenticator::new(&config),
             router,

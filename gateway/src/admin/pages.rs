@@ -6,6 +6,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Response, StatusCode};
+use inferscope_shared::clock::MonoNs;
 use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::http::ServerSession;
 use serde_json::json;
@@ -13,7 +14,6 @@ use serde_json::json;
 use super::query;
 use crate::auth::{bearer, keys};
 use crate::config::{Admin, Change, Secret};
-use crate::routing::health::Out;
 use crate::server::{Current, Phase, ReloadError, Reloaded, Reloader, Services};
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -37,7 +37,7 @@ impl MetricsPort {
 
     fn page(&self, path: &str) -> Answer {
         match path {
-            "/metrics" => match rendered(&self.current.get()) {
+            "/metrics" => match self.current.get().metrics.render() {
                 Ok(text) => answer(StatusCode::OK, PROMETHEUS, text),
                 Err(error) => {
                     tracing::error!(%error, "the metrics cannot be written");
@@ -228,23 +228,20 @@ impl ServeHttp for AdminPort {
     }
 }
 
-fn rendered(services: &Services) -> prometheus::Result<String> {
-    services.metrics.endpoints(&services.router.status());
-    services.metrics.render()
-}
-
 fn endpoints(services: &Services) -> serde_json::Value {
-    let endpoints = services.router.status().into_iter().map(|status| {
+    let now = MonoNs::now();
+    let all = services.router.endpoints().map(|(pool, endpoint)| {
+        let (requests, tokens) = endpoint.load();
         json!({
-            "pool": status.pool,
-            "endpoint": status.endpoint,
-            "state": status.out.map_or("well", Out::label),
-            "requests": status.requests,
-            "tokens": status.tokens,
-            "ejections": status.ejections,
+            "pool": pool.name,
+            "endpoint": endpoint.name,
+            "state": endpoint.state(now).label(),
+            "requests": requests,
+            "tokens": tokens,
+            "ejections": endpoint.ejections(),
         })
     });
-    endpoints.collect()
+    all.collect()
 }
 
 fn queues(services: &Services) -> serde_json::Value {

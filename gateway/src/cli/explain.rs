@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::auth::Principal;
 use crate::config::{ApiKey, Config, LimitsConfig, Over, Pool, Timeouts};
 use crate::routes::Routes;
+use crate::routing::way;
 
 /// Whose request it is.
 #[derive(Debug)]
@@ -55,17 +56,15 @@ pub(super) fn explain(config: &Config, case: &Case<'_>) -> Result<Value, String>
     {
         refuse(refusal);
     }
-    let found = match crate::routing::Router::new(config, None).target(case.model) {
-        Ok(target) => Some(target),
+    let way = match way(&config.models, &config.pools, case.model) {
+        Ok(way) => Some(way),
         Err(refusal) => {
             refuse(refusal);
             None
         }
     };
-    let pool = found
-        .as_ref()
-        .and_then(|t| config.pools.get_key_value(&t.pool.name));
-    let upstream_model = found.as_ref().and_then(|t| t.upstream_model.clone());
+    let pool = way.map(|(name, pool, _)| (name, pool));
+    let upstream_model = way.and_then(|(_, _, model)| model).or(case.model);
     Ok(json!({
         "request": {"key_id": principal.key_id, "model": case.model, "path": case.path},
         "refused": refusals,
@@ -80,7 +79,7 @@ pub(super) fn explain(config: &Config, case: &Case<'_>) -> Result<Value, String>
             "tenant": tenant.and_then(|t| t.limits.as_ref()).map(limits),
             "pool": pool.and_then(|(_, p)| p.limits.as_ref()).map(limits),
         },
-        "upstream_model": upstream_model.or_else(|| case.model.map(str::to_owned)),
+        "upstream_model": upstream_model,
         "pool": pool.map(|(name, pool)| pool_json(name, pool)),
         "queue": {
             "max_requests": config.queue.max_requests,

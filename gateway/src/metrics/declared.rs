@@ -134,8 +134,8 @@ metrics! {
         "Decoded body bytes: in = from clients, out = written to clients. Not counted: heads, chunk framing.";
     tokens_total: IntCounterVec, ["kind", "model"], &[],
         "Tokens as the engine reported them; cached ones are in prompt too. Not counted: answers without a usage report, and counts beyond a thousand million.";
-    upstream_retries_total: IntCounter, [], &[],
-        "Attempts towards engines after the first of a request.";
+    upstream_retries_total: IntCounterVec, ["reason"], &[],
+        "Attempts towards engines after the first of a request: connect, where no connection could be made; stale, where the engine had closed a kept one. Not counted: anything after a first byte, for that is never sent again.";
     extraction_partial_total: IntCounter, [], &[],
         "Answers that could not be followed to the end (oversized event, encoding, malformed JSON). Their bytes went through all the same.";
     config_reloads_total: IntCounterVec, ["outcome"], &[],
@@ -147,11 +147,13 @@ metrics! {
     tokens_charged_total: IntCounterVec, ["source"], &[],
         "Tokens charged to limits, as the engine counted them (usage) or estimated where it did not (estimate). Not counted: requests under no limits, requests without an answer.";
     endpoint_up: IntGaugeVec, ["pool", "endpoint"], &[],
-        "1 while an endpoint takes requests, 0 while it is drained, unhealthy or ejected.";
+        "1 while an endpoint gets its share of requests, 0 while it is drained, unhealthy or ejected.";
     endpoint_requests: IntGaugeVec, ["pool", "endpoint"], &[],
-        "Requests that an endpoint has in flight. Not counted: requests that wait in the queue.";
+        "Requests that hold a place at an endpoint, connecting ones too. Not counted: requests that wait in the queue, probes.";
     endpoint_ejections_total: IntCounterVec, ["pool", "endpoint"], &[],
-        "Times that an endpoint was put out for failed requests. Not counted: failed probes, draining.";
+        "Times that an endpoint was put out for failed requests. Not counted: failed probes, draining, failures of a pool's last endpoint.";
+    endpoint_probes_total: IntCounterVec, ["pool", "endpoint", "outcome"], &[],
+        "Health probes that ended, good or bad. Not counted: requests of clients.";
     connections_refused_total: IntCounter, [], &[],
         "Connections that were turned away because as many were open as may. Not counted: requests that were refused.";
     log_lines_dropped_total: IntCounter, [], &[],

@@ -51,6 +51,26 @@ impl TokenKind {
     }
 }
 
+/// Why a request is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// No connection could be made.
+    Connect,
+    /// The engine had closed the connection that was kept.
+    Stale,
+}
+
+impl Retry {
+    /// The label's value.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Stale => "stale",
+        }
+    }
+}
+
 /// How a reload ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reload {

@@ -117,12 +117,6 @@ impl Line {
         self.lock().bounds = bounds;
     }
 
-    /// Places in all; `None` is any number.
-    #[must_use]
-    pub fn capacity(&self) -> Option<u64> {
-        self.lock().capacity
-    }
-
     /// Requests that hold a place, and that wait.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {

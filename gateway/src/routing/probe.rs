@@ -1,93 +1,103 @@
-//! Asking an engine whether it is well, again and again.
+//! One question to an engine: is it well?
 //!
-//! A probe is a GET of the configured path over a connection of its own; a status of 2xx is good,
-//! everything else (a 503 while a model loads, silence, a refused connection) is not. Not
-//! `/v1/models` by default: engines answer that before they can serve.
+//! A connection of its own, one GET, and only the status line of the answer is read: 2xx is good,
+//! anything else is not, and so is an answer that does not come in time. Never a connection of the
+//! pool, for whether the engine takes new ones is part of the question.
 
 use std::io;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use inferscope_shared::clock::MonoNs;
+use http::HeaderValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::Pool;
-use crate::config::HealthConfig;
+use super::endpoint::Endpoint;
 
-/// Probes every endpoint of `pool` until the pool is gone.
-pub(super) async fn watch(pool: Weak<Pool>, config: HealthConfig) {
-    let mut tick = tokio::time::interval(config.interval);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let Some(pool) = pool.upgrade() else { return };
-        let probes = (0..pool.endpoints.len()).map(|i| {
-            let (pool, config) = (Arc::clone(&pool), config.clone());
-            tokio::spawn(async move {
-                let ok = probe(&pool, i, &config).await;
-                if let Err(error) = &ok {
-                    let (pool, endpoint) = (&pool.name, &pool.endpoints[i].name);
-                    tracing::debug!(%pool, %endpoint, %error, "a health probe failed");
-                }
-                pool.probed(i, ok.is_ok(), &config, MonoNs::now());
-            })
-        });
-        for probe in probes.collect::<Vec<_>>() {
-            let _ = probe.await;
-        }
+/// A status line is not longer than this.
+const MAX_LINE_BYTES: u64 = 512;
+
+/// Asks `endpoint` for `path` and waits at most `limit`.
+///
+/// # Errors
+/// What is wrong with it, in words for an operator.
+pub async fn ask(
+    endpoint: &Endpoint,
+    path: &str,
+    credential: Option<&HeaderValue>,
+    limit: Duration,
+) -> Result<(), String> {
+    let status = tokio::time::timeout(limit, status(endpoint, path, credential, limit));
+    match status.await {
+        Err(_) => Err(format!("{path} was not answered within {limit:?}")),
+        Ok(Err(error)) => Err(format!("{path}: {error}")),
+        Ok(Ok(200..=299)) => Ok(()),
+        Ok(Ok(status)) => Err(format!("{path} answered {status}")),
     }
 }
 
-async fn probe(pool: &Pool, i: usize, config: &HealthConfig) -> io::Result<()> {
-    tokio::time::timeout(config.timeout, ask(pool, i, config)).await?
-}
-
-async fn ask(pool: &Pool, i: usize, config: &HealthConfig) -> io::Result<()> {
-    let endpoint = &pool.endpoints[i];
-    let (address, _) = endpoint.address.resolve(config.timeout).await?;
-    let mut tcp = TcpStream::connect(address).await?;
-    let credential = pool.credential.as_ref().and_then(|c| c.to_str().ok());
-    let credential = credential.map_or(String::new(), |c| format!("authorization: {c}\r\n"));
-    let request = format!(
-        "GET {}{} HTTP/1.1\r\nhost: {}\r\n{credential}user-agent: inferscope-gateway\r\nconnection: close\r\n\r\n",
+async fn status(
+    endpoint: &Endpoint,
+    path: &str,
+    credential: Option<&HeaderValue>,
+    limit: Duration,
+) -> io::Result<u16> {
+    let (address, _) = endpoint.address.resolve(limit).await?;
+    let connected = TcpStream::connect(address).await;
+    if connected.is_err() {
+        endpoint.address.failed(address);
+    }
+    let mut stream = connected?;
+    let head = format!(
+        "GET {}{path} HTTP/1.1\r\nhost: {}\r\nuser-agent: inferscope-gateway/{}\r\nconnection: close\r\n",
         endpoint.base_path,
-        config.path,
-        endpoint.address.authority()
+        endpoint.address.authority(),
+        env!("CARGO_PKG_VERSION"),
     );
-    tcp.write_all(request.as_bytes()).await?;
-    // "HTTP/1.1 200" is all that is needed of the answer.
-    let mut status = [0; 12];
-    tcp.read_exact(&mut status).await?;
-    match &status {
-        [
-            b'H',
-            b'T',
-            b'T',
-            b'P',
-            b'/',
-            b'1',
-            b'.',
-            _,
-            b' ',
-            b'2',
-            _,
-            _,
-        ] => Ok(()),
-        other => Err(io::Error::other(format!(
-            "answered {}",
-            String::from_utf8_lossy(other)
-        ))),
+    let mut request = head.into_bytes();
+    if let Some(credential) = credential {
+        request.extend_from_slice(b"authorization: ");
+        request.extend_from_slice(credential.as_bytes());
+        request.extend_from_slice(b"\r\n");
     }
+    request.extend_from_slice(b"\r\n");
+    stream.write_all(&request).await?;
+
+    let mut stream = stream.take(MAX_LINE_BYTES);
+    let mut answer = Vec::new();
+    while !answer.contains(&b'\n') {
+        if stream.read_buf(&mut answer).await? == 0 {
+            break;
+        }
+    }
+    status_of(&answer).ok_or_else(|| io::Error::other("the answer is no HTTP"))
 }
 
-/// How long until something about `pool` may change by itself: looks again then.
-pub(super) fn look_again(pool: &Arc<Pool>, after: Duration) {
-    let pool = Arc::downgrade(pool);
-    tokio::spawn(async move {
-        tokio::time::sleep(after).await;
-        if let Some(pool) = pool.upgrade() {
-            pool.tell_line(MonoNs::now());
+/// The status of `HTTP/1.1 200 OK`.
+fn status_of(answer: &[u8]) -> Option<u16> {
+    let line = answer.split(|b| *b == b'\n').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let http = words.next()?.starts_with("HTTP/1.");
+    words.next()?.parse().ok().filter(|_| http)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_line_is_all_that_is_read() {
+        assert_eq!(status_of(b"HTTP/1.1 204\r\n"), Some(204));
+        assert_eq!(
+            status_of(b"HTTP/1.0 503 Service Unavailable\r\nx"),
+            Some(503)
+        );
+        for bad in [
+            &b""[..],
+            b"SSH-2.0-x\r\n",
+            b"HTTP/1.1\r\n",
+            b"HTTP/1.1 \xff\r\n",
+        ] {
+            assert_eq!(status_of(bad), None);
         }
-    });
+    }
 }

@@ -13,6 +13,7 @@ use crate::config::HalfClose;
 use crate::listener::stamped::OnFin;
 use crate::listener::{self, Shared};
 use crate::proxy::Gateway;
+use crate::routing::keeper;
 
 /// Idle connections to engines that are kept, in all.
 const KEPT_CONNECTIONS: usize = 1024;
@@ -60,13 +61,18 @@ impl DataPorts {
             .collect()
     }
 
-    /// Serves until the phase leaves [`super::Phase::Serving`] and the last connection has ended.
+    /// Serves until the phase leaves [`super::Phase::Serving`] and the last connection has ended,
+    /// and keeps the endpoints as long.
     pub async fn serve(mut self) {
+        let current = self.shared.current.clone();
         for (listener, on_fin) in self.listeners {
             tokio::spawn(listener::accept(listener, on_fin, self.shared.clone()));
         }
         drop(self.shared);
-        let _ = self.alive.recv().await;
+        tokio::select! {
+            _ = self.alive.recv() => {}
+            () = keeper::keep(current) => {}
+        }
     }
 }
 

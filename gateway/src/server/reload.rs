@@ -76,7 +76,10 @@ impl Reloader {
         let outcome = self.load().map(|config| {
             let changes = before.config.outline.changes(&config.outline);
             let (need_restart, changes) = changes.into_iter().partition(Change::needs_restart);
-            self.current.replace(before.next(Arc::new(config)));
+            let next = before.next(Arc::new(config));
+            let changed = Arc::clone(next.router.changed());
+            self.current.replace(next);
+            changed.notify_one();
             Reloaded {
                 changes,
                 need_restart,

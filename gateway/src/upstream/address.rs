@@ -1,9 +1,9 @@
 //! The address of an endpoint: a literal one, or what lookups of its name have said.
 //!
 //! Names are resolved here, without blocking and without the panic that pingora's own resolving
-//! ends in. An answer older than [`FRESH`] is looked up again beside the requests, which go on
-//! with the old one; only where it is older than [`TRUSTED`], or there is none, does a request
-//! wait, and no longer than for a connect. While lookups fail the last answer stays good. Where a
+//! ends in. An answer older than the configured time is looked up again beside the requests, which
+//! go on with the old one; only where it is [`TRUSTED`] times as old, or there is none, does a
+//! request wait, and no longer than for a connect. While lookups fail the last answer stays good. Where a
 //! name has several addresses (localhost: v6 and v4), a failed connect moves on to the next and
 //! later requests begin there.
 
@@ -12,16 +12,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After this an answer is asked for again.
-const FRESH: Duration = Duration::from_secs(5);
-/// After this a request waits for the new answer rather than use the old one.
-const TRUSTED: Duration = Duration::from_secs(60);
+/// After so many times the time for which an answer is fresh, a request waits for the new one
+/// rather than use the old one.
+const TRUSTED: u32 = 12;
 
 /// Host and port of an endpoint.
 #[derive(Debug)]
 pub struct Address {
     host: Arc<str>,
     port: u16,
+    /// After this an answer is asked for again.
+    fresh: Duration,
     known: Arc<Known>,
 }
 
@@ -43,20 +44,33 @@ struct Answer {
 }
 
 impl Address {
-    /// An address, a v6 one without brackets; nothing is looked up yet.
+    /// An address, a v6 one without brackets, that is looked up again once it is `fresh` no more;
+    /// nothing is looked up yet.
     #[must_use]
-    pub fn new(host: &str, port: u16) -> Self {
+    pub fn new(host: &str, port: u16, fresh: Duration) -> Self {
         Self {
             host: host.into(),
             port,
+            fresh,
             known: Arc::default(),
         }
     }
 
-    /// Whether it is that of `host` and `port`.
+    /// The same address, with all that is known of it, under another time.
+    #[must_use]
+    pub fn with_fresh(&self, fresh: Duration) -> Self {
+        Self {
+            host: Arc::clone(&self.host),
+            port: self.port,
+            fresh,
+            known: Arc::clone(&self.known),
+        }
+    }
+
+    /// Whether it is this one.
     #[must_use]
     pub fn is(&self, host: &str, port: u16) -> bool {
-        &*self.host == host && self.port == port
+        (&*self.host, self.port) == (host, port)
     }
 
     /// The value of a `Host` header towards it.
@@ -79,8 +93,8 @@ impl Address {
         }
         let (age, found) = self.known.lock().pick();
         match found {
-            Some(found) if age < FRESH => return Ok(found),
-            Some(found) if age < TRUSTED => {
+            Some(found) if age < self.fresh => return Ok(found),
+            Some(found) if age < self.fresh.saturating_mul(TRUSTED) => {
                 if let Ok(asking) = self.known.asking.clone().try_lock_owned() {
                     let lookup = self.lookup(tokio::time::Instant::now() + limit);
                     tokio::spawn(async move {
@@ -106,7 +120,7 @@ impl Address {
     async fn ask(&self, deadline: tokio::time::Instant) -> io::Result<()> {
         let _asking = tokio::time::timeout_at(deadline, self.known.asking.lock()).await?;
         match self.known.lock().pick() {
-            (age, Some(_)) if age < FRESH => return Ok(()),
+            (age, Some(_)) if age < self.fresh => return Ok(()),
             _ => {}
         }
         self.lookup(deadline).await
@@ -172,10 +186,11 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(1);
+    const FRESH: Duration = Duration::from_secs(5);
 
     /// A name that was looked up `age` ago.
     fn known(addresses: &[SocketAddr], age: Duration) -> Address {
-        let address = Address::new("engine", 1);
+        let address = Address::new("engine", 1, FRESH);
         *address.known.lock() = Answer {
             asked: Instant::now().checked_sub(age),
             addresses: addresses.to_vec(),
@@ -186,13 +201,17 @@ mod tests {
 
     #[test]
     fn a_host_header_brackets_version_6() {
-        assert_eq!(Address::new("engine", 8000).authority(), "engine:8000");
-        assert_eq!(Address::new("::1", 8000).authority(), "[::1]:8000");
+        let authority = |host| Address::new(host, 8000, FRESH).authority();
+        assert_eq!(authority("engine"), "engine:8000");
+        assert_eq!(authority("::1"), "[::1]:8000");
     }
 
     #[tokio::test]
     async fn a_literal_needs_no_lookup_and_a_failed_connect_moves_on() {
-        let (address, n) = Address::new("::1", 8000).resolve(LIMIT).await.unwrap();
+        let (address, n) = Address::new("::1", 8000, FRESH)
+            .resolve(LIMIT)
+            .await
+            .unwrap();
         assert_eq!((address.to_string().as_str(), n), ("[::1]:8000", 1));
 
         let (v6, v4) = ("[::1]:1".parse().unwrap(), "127.0.0.1:1".parse().unwrap());

@@ -51,6 +51,8 @@ pub struct EjectionConfig {
     pub consecutive_failures: u32,
     /// How long the first time; twice as long each time after, up to five minutes.
     pub base_time: Duration,
+    /// The most of a pool that may be out for this at a time, in percent; 0 turns it off.
+    pub max_share_percent: u8,
 }
 
 impl Default for EjectionConfig {
@@ -58,6 +60,7 @@ impl Default for EjectionConfig {
         Self {
             consecutive_failures: 5,
             base_time: Duration::from_secs(10),
+            max_share_percent: 50,
         }
     }
 }
@@ -78,6 +81,8 @@ pub struct Choosing {
     /// How long a connection to an engine stays unused in the pool; less than the engine's own
     /// keep-alive (vLLM: 5 s), or requests meet connections that are being closed.
     pub idle: Duration,
+    /// The age at which the address of a host name is looked up again.
+    pub resolve: Duration,
 }
 
 impl Default for Choosing {
@@ -89,6 +94,7 @@ impl Default for Choosing {
             ejection: EjectionConfig::default(),
             slow_start: Duration::ZERO,
             idle: Duration::from_secs(4),
+            resolve: Duration::from_secs(5),
         }
     }
 }
@@ -112,6 +118,9 @@ pub(super) fn choosing(map: &mut Map<'_>, problems: &mut Problems) -> Choosing {
             .duration("slow_start", problems)
             .unwrap_or(defaults.slow_start),
         idle: map.read("idle", problems, span).unwrap_or(defaults.idle),
+        resolve: map
+            .read("resolve", problems, span)
+            .unwrap_or(defaults.resolve),
     }
 }
 
@@ -174,9 +183,21 @@ fn ejection(node: &Node, problems: &mut Problems) -> Option<EjectionConfig> {
         base_time: map
             .read("base_time", problems, span)
             .unwrap_or(defaults.base_time),
+        max_share_percent: map
+            .read("max_share", problems, percent)
+            .unwrap_or(defaults.max_share_percent),
     };
     map.finish(problems);
     Some(ejection)
+}
+
+fn percent(node: &Node, problems: &mut Problems) -> Option<u8> {
+    node.parsed(problems, |text| {
+        text.strip_suffix('%')
+            .and_then(|number| number.parse().ok())
+            .filter(|percent| *percent <= 100)
+            .ok_or_else(|| format!("expected a share from 0% to 100%, found \"{text}\""))
+    })
 }
 
 fn times(map: &mut Map<'_>, key: &'static str, default: u32, problems: &mut Problems) -> u32 {
@@ -201,4 +222,79 @@ fn span(node: &Node, problems: &mut Problems) -> Option<Duration> {
         return None;
     }
     Some(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use inferscope_shared::strict_yaml::parse;
+
+    use super::*;
+
+    fn read(text: &str) -> (Option<Choosing>, Problems) {
+        let mut problems = Problems::new("t");
+        let root = parse(text, &mut problems).unwrap();
+        let mut map = root.map(&mut problems).unwrap();
+        let choosing = choosing(&mut map, &mut problems);
+        map.finish(&mut problems);
+        (problems.is_empty().then_some(choosing), problems)
+    }
+
+    #[test]
+    fn every_key_has_a_default() {
+        assert_eq!(read("{}").0, Some(Choosing::default()));
+        let choosing = read("health: {}").0.unwrap();
+        assert_eq!(choosing.health, Some(HealthConfig::default()));
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let choosing = read(
+            "policy: least_tokens
+affinity: {header: X-Session-Id}
+health: {path: /ready, interval: 1s, timeout: 100ms, healthy_after: 1, unhealthy_after: 4}
+ejection: {consecutive_failures: 2, base_time: 3s, max_share: 20%}
+slow_start: 30s
+idle: 500ms
+resolve: 1m
+",
+        )
+        .0
+        .unwrap();
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            choosing,
+            Choosing {
+                policy: Policy::LeastTokens,
+                affinity: Some(HeaderName::from_static("x-session-id")),
+                health: Some(HealthConfig {
+                    path: "/ready".to_owned(),
+                    interval: seconds(1),
+                    timeout: Duration::from_millis(100),
+                    healthy_after: 1,
+                    unhealthy_after: 4,
+                }),
+                ejection: EjectionConfig {
+                    consecutive_failures: 2,
+                    base_time: seconds(3),
+                    max_share_percent: 20,
+                },
+                slow_start: seconds(30),
+                idle: Duration::from_millis(500),
+                resolve: seconds(60),
+            }
+        );
+    }
+
+    #[test]
+    fn every_fault_is_told() {
+        let (_, problems) = read(
+            "policy: random
+affinity: {header: 'a b'}
+health: {path: health?x, interval: 0ms, healthy_after: 0}
+ejection: {max_share: half, base: 1s}
+idle: 5
+",
+        );
+        insta::assert_snapshot!(problems.to_string());
+    }
 }
