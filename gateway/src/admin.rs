@@ -50,7 +50,7 @@ async fn start<A>(addr: SocketAddr, app: A) -> Result<SocketAddr, ServeError>
 where
     A: ServerApp + Send + Sync + 'static,
 {
-    let listener = bind(addr).await?;
+    let listener = bind(addr)?;
     let bound = listener
         .local_addr()
         .map_err(|cause| ServeError::Bind { addr, cause })?;

@@ -40,6 +40,8 @@ pub use doors::Doors;
 
 /// How long a connection may stay without a request.
 const IDLE: Duration = Duration::from_secs(75);
+/// How long a connection that is made during a drain has until its request begins.
+const LATE_HEAD: Duration = Duration::from_secs(1);
 /// How long the accept loop rests when the process is out of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -54,8 +56,8 @@ pub struct Shared {
     pub proxy: Arc<HttpProxy<Gateway>>,
     /// How many are open.
     pub doors: Arc<Doors>,
-    /// Held by each connection: the drain is over when the last one drops it.
-    pub alive: mpsc::Sender<()>,
+    /// Each connection holds one made from this: the drain is over when the last one drops it.
+    pub alive: mpsc::WeakSender<()>,
 }
 
 /// One client's connection.
@@ -66,24 +68,24 @@ pub struct Connection {
     pub track: Arc<Track>,
     phase: watch::Receiver<Phase>,
     since: MonoNs,
+    /// It came during a drain and has not been told so yet.
+    late: bool,
     client: Option<Watched>,
 }
 
-/// Accepts until the drain begins.
+/// Accepts until the drain is over: while it lasts, new requests are told to go elsewhere.
 pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared) {
-    let mut phase = shared.current.get().phase.clone();
     loop {
-        let accepted = tokio::select! {
-            biased;
-            _ = phase.wait_for(|p| *p != Phase::Serving) => return,
-            accepted = listener.accept() => accepted,
+        let accepted = listener.accept().await;
+        let Some(alive) = shared.alive.upgrade() else {
+            return;
         };
         match accepted {
             Ok((tcp, peer)) => {
                 let services = shared.current.get();
                 match shared.doors.enter(peer.ip(), &services.config.connections) {
                     Ok(inside) => {
-                        tokio::spawn(serve(tcp, on_fin, shared.clone(), inside));
+                        tokio::spawn(serve(tcp, on_fin, shared.clone(), (inside, alive)));
                     }
                     Err(refusal) => {
                         services.metrics.turned_away();
@@ -100,7 +102,7 @@ pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared) {
 }
 
 /// Serves one connection to its end.
-async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared, _inside: Inside) {
+async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared, _held: (Inside, mpsc::Sender<()>)) {
     // Without it a small event would wait for the acknowledgement of the one before.
     let _ = tcp.set_nodelay(true);
     let track = Arc::new(Track::default());
@@ -113,6 +115,7 @@ async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared, _inside: Inside) {
         phase: shared.current.get().phase.clone(),
         track,
         since: MonoNs::now(),
+        late: shared.current.get().draining(),
         // Without it only a connect goes on for a client that has left.
         client: watched
             .inspect_err(|error| tracing::warn!(%error, "out of descriptors"))
@@ -245,6 +248,9 @@ impl Connection {
         };
         let idle_drain = async {
             let _ = self.phase.wait_for(|p| *p != Phase::Serving).await;
+            if self.late {
+                tokio::time::sleep(LATE_HEAD).await;
+            }
             if started().is_some() {
                 std::future::pending::<()>().await;
             }

@@ -1,8 +1,8 @@
 //! The gateway as a process: its ports, its parts, its way to stop.
 //!
-//! A drain begins with SIGTERM or SIGINT: readiness goes off, the data ports close, idle
-//! connections are closed, a request that still comes on a busy one gets 503. The process leaves
-//! as soon as the last stream ends, or cuts what is left when the drain's time is up. A second
+//! A drain begins with SIGTERM or SIGINT: readiness goes off, idle connections are closed, requests
+//! that still come get 503 and `connection: close`. The process, and with it the ports, leaves as
+//! soon as the last stream ends, or cuts what is left when the drain's time is up. A second
 //! signal cuts at once. Metrics and admin ports answer until the end.
 
 mod current;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -37,6 +37,9 @@ pub use reload::{ReloadError, Reloaded, Reloader};
 
 /// What tells one boot of the host from the next.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Connections that may wait to be accepted; the system's own bound (net.core.somaxconn) holds, too.
+/// With a short queue, some of several hundred clients that come at once are reset.
+const BACKLOG: u32 = 4_096;
 /// How much of a budget's history a process that is killed may lose.
 const SAVE_BUDGETS: Duration = Duration::from_secs(5);
 /// How long what was cut may take to say so.
@@ -178,10 +181,18 @@ pub enum ServeError {
 ///
 /// # Errors
 /// [`ServeError::Bind`].
-pub async fn bind(addr: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(addr)
-        .await
-        .map_err(|cause| ServeError::Bind { addr, cause })
+pub fn bind(addr: SocketAddr) -> Result<TcpListener, ServeError> {
+    let listen = || {
+        let socket = match addr {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        // A port of a process that has just ended can be had at once.
+        socket.set_reuseaddr(true)?;
+        socket.bind(addr)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|cause| ServeError::Bind { addr, cause })
 }
 
 /// The line that says where everything listens.

@@ -7,8 +7,9 @@ use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
-use super::{Current, ServeError, bind};
+use super::{Current, Phase, ServeError, bind};
 use crate::config::HalfClose;
 use crate::listener::stamped::OnFin;
 use crate::listener::{self, Shared};
@@ -22,6 +23,8 @@ const KEPT_CONNECTIONS: usize = 1024;
 pub struct DataPorts {
     listeners: Vec<(TcpListener, OnFin)>,
     shared: Shared,
+    /// Dropped when the drain begins; connections hold their own.
+    keep_alive: mpsc::Sender<()>,
     alive: mpsc::Receiver<()>,
 }
 
@@ -37,7 +40,7 @@ impl DataPorts {
                 HalfClose::Gone => OnFin::Gone,
                 HalfClose::Tolerate => OnFin::Tolerate,
             };
-            listeners.push((bind(port.addr).await?, on_fin));
+            listeners.push((bind(port.addr)?, on_fin));
         }
         let (sender, alive) = mpsc::channel(1);
         Ok(Self {
@@ -46,8 +49,9 @@ impl DataPorts {
                 current: current.clone(),
                 proxy: proxy(),
                 doors: Arc::default(),
-                alive: sender,
+                alive: sender.downgrade(),
             },
+            keep_alive: sender,
             alive,
         })
     }
@@ -61,16 +65,23 @@ impl DataPorts {
             .collect()
     }
 
-    /// Serves until the phase leaves [`super::Phase::Serving`] and the last connection has ended,
-    /// and keeps the endpoints as long.
+    /// Serves until the phase leaves [`Phase::Serving`] and the last connection has ended, and keeps
+    /// the endpoints as long. Until then the ports stay open; once a drain has begun, new requests
+    /// get 503.
     pub async fn serve(mut self) {
         let current = self.shared.current.clone();
+        let mut phase = current.get().phase.clone();
+        let mut accepting = JoinSet::new();
         for (listener, on_fin) in self.listeners {
-            tokio::spawn(listener::accept(listener, on_fin, self.shared.clone()));
+            accepting.spawn(listener::accept(listener, on_fin, self.shared.clone()));
         }
-        drop(self.shared);
+        let ended = async {
+            let _ = phase.wait_for(|p| *p != Phase::Serving).await;
+            drop(self.keep_alive);
+            let _ = self.alive.recv().await;
+        };
         tokio::select! {
-            _ = self.alive.recv() => {}
+            () = ended => {}
             () = keeper::keep(current) => {}
         }
     }

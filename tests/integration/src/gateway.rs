@@ -19,8 +19,11 @@ pub struct Gateway {
     pub admin: String,
     /// The metrics port, `host:port`.
     pub metrics: String,
-    _folder: Option<tempfile::TempDir>,
+    folder: Option<tempfile::TempDir>,
 }
+
+/// Where a configured gateway's file lies in its folder.
+const FILE: &str = "gateway.yaml";
 
 impl Gateway {
     /// One without authentication before `upstream` (`host:port`), with hashes in its records.
@@ -59,7 +62,7 @@ impl Gateway {
     /// It does not start.
     pub fn configured(yaml: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let file = folder.path().join("gateway.yaml");
+        let file = folder.path().join(FILE);
         std::fs::write(&file, yaml)?;
         let mut command = command("inferscope-gateway", ["run", "-c"])?;
         command.arg(&file).envs(environment.iter().copied());
@@ -78,8 +81,30 @@ impl Gateway {
             data,
             admin,
             metrics,
-            _folder: folder,
+            folder,
         })
+    }
+
+    /// Writes another configuration where it will read it next time.
+    ///
+    /// # Errors
+    /// It was started by flags, or the file cannot be written.
+    pub fn write(&self, yaml: &str) -> Result<()> {
+        let folder = self.folder.as_ref().context("it has no file")?;
+        // In one step: a reload must not find half of it.
+        let new = folder.path().join("new.yaml");
+        std::fs::write(&new, yaml)?;
+        Ok(std::fs::rename(new, folder.path().join(FILE))?)
+    }
+
+    /// Asks the admin port to do `what`, such as `/reload`.
+    ///
+    /// # Errors
+    /// The admin port does not answer.
+    pub fn post(&self, what: &str) -> Result<http::Answer> {
+        let mut client = http::Client::connect(&self.admin)?;
+        client.request("POST", what, &[("content-length", "0")], b"")?;
+        client.answer()
     }
 
     /// The records in its ring, oldest first.
@@ -136,7 +161,9 @@ impl Gateway {
     }
 }
 
-fn base(upstream: &str) -> String {
+/// A configuration with three ports 0 before `upstream`; who may call is left to say.
+#[must_use]
+pub fn base(upstream: &str) -> String {
     format!(
         "version: 1\n\
          listen: [{{addr: \"127.0.0.1:0\"}}]\n\

@@ -30,9 +30,15 @@ fn a_drain_ends_with_the_last_stream_and_cuts_none() -> Result<()> {
     client.request("POST", CHAT, &[], &http::chat("fake-model", true, 30))?;
     client.more()?;
     gateway.server.signal(Signal::TERM);
-    until("the data port to close", || {
-        TcpStream::connect(&gateway.data).is_err().then_some(())
+    let mut late = until("new requests to be refused", || {
+        let mut late = Client::connect(&gateway.data).ok()?;
+        late.request("POST", CHAT, &[], &http::chat("fake-model", true, 1))
+            .ok()?;
+        let answer = late.answer().ok()?;
+        (answer.status == 503).then_some(answer)
     })?;
+    late.headers.retain(|(name, _)| name == "connection");
+    ensure!(late.headers == [("connection".to_owned(), "close".to_owned())]);
     let answer = client.answer()?;
     ensure!(
         answer.end == End::Clean,
@@ -47,6 +53,10 @@ fn a_drain_ends_with_the_last_stream_and_cuts_none() -> Result<()> {
     let ended = Instant::now();
     let status = gateway.server.wait()?;
     ensure!(status.code() == Some(0), "exit {status:?}");
+    ensure!(
+        TcpStream::connect(&gateway.data).is_err(),
+        "its port is closed"
+    );
     ensure!(
         ended.elapsed() < SOON,
         "it took {:?} after the last stream",
