@@ -192,7 +192,8 @@ fn outputs(origin: u64, events: &Events, stamps: &[Option<Stamps>]) -> Vec<Outpu
     let of = |index: usize| {
         let read = *at.get(index)?;
         let sent = stamps.get(index)?.as_ref()?.sent_mono_ns;
-        let inside = u32::try_from(index).is_ok_and(|i| events.rx_upper_bound.contains(&i));
+        let inside =
+            u32::try_from(index).is_ok_and(|i| events.rx_upper_bound.binary_search(&i).is_ok());
         let lag = events.rx_lag_ns.get(index).copied().flatten();
         Some(Output {
             sent,

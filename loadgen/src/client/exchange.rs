@@ -208,7 +208,8 @@ pub async fn run(
             Err(_) => Cut::RunEnd,
         }
     };
-    let mut cut = pin!(cut);
+    // Asked outside of the task's count of turns: see [`watchdog`].
+    let mut cut = pin!(tokio::task::unconstrained(cut));
     let mut driver = Driver::default();
 
     let result = converse(

@@ -66,7 +66,9 @@ impl Fold {
 
     /// Memory behind what was folded.
     pub(super) fn held_bytes(&self) -> usize {
-        self.kept.capacity()
+        let texts = self.state.texts().into_iter().flat_map(|t| t.pieces());
+        texts.map(str::len).sum::<usize>()
+            + self.kept.capacity()
             + self.reads.capacity() * size_of::<Arrival>()
             + self.end_offset.capacity() * size_of::<u64>()
             + self.tokens.capacity() * size_of::<Option<u64>>()

@@ -461,3 +461,26 @@ async fn an_answer_that_is_kept_whole_has_a_limit_of_size() {
     assert!(message.contains("16 MiB"), "{message}");
     assert!(connection.is_none());
 }
+
+#[tokio::test]
+async fn an_answer_without_end_or_pause_meets_its_limit_too() {
+    let (target, _) = server(|_, mut s| {
+        assert!(take_request(&mut s));
+        let many = chunk(&"data: 1\n\n".repeat(2_000)).repeat(20);
+        let _ = s.write_all(HEAD.as_bytes());
+        while s.write_all(many.as_bytes()).is_ok() {}
+    });
+    let limits = Limits {
+        total: Duration::from_millis(300),
+        ..limits()
+    };
+    let all = once(open(&target).await, &limits);
+    let (exchange, _) = tokio::time::timeout(Duration::from_secs(20), all)
+        .await
+        .expect("no limit held");
+    assert!(
+        matches!(&exchange.ending, Ending::Broken { kind, .. } if *kind == "total_timeout"),
+        "{:?}",
+        exchange.ending
+    );
+}

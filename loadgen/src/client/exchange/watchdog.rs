@@ -1,12 +1,17 @@
 //! The limits of an exchange, watched by one timer: first byte, silence, end mark to end of body,
 //! and the whole. It is re-armed when it fires too early, not on each read.
+//!
+//! The surprise: the runtime lets a task that always finds something to read have only so many
+//! turns, and then its timers say "not yet" as well. So this one is asked outside of that count,
+//! or an answer that comes faster than it can be read would never meet a limit.
 
 use std::future::Future as _;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Context;
 use std::time::Duration;
 
 use inferscope_shared::clock::MonoNs;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
 use super::{Ending, Limits};
@@ -58,7 +63,7 @@ impl Watchdog {
         cx: &mut Context<'_>,
         last_read: Option<MonoNs>,
     ) -> Option<Ending> {
-        while self.timer.as_mut().poll(cx).is_ready() {
+        while pin!(unconstrained(self.timer.as_mut())).poll(cx).is_ready() {
             let now = MonoNs::now();
             let (due, kind) = self.due(last_read);
             if due > now {
