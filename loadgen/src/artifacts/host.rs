@@ -4,7 +4,7 @@
 //!   above it included.
 //! - [`sysctls`]: the kernel settings that can change a result, each with its reason.
 
-mod cgroup;
+pub(crate) mod cgroup;
 mod sysctls;
 
 use std::collections::BTreeSet;

@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
@@ -19,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{SourceReport, Spent};
+use crate::artifacts::host::cgroup;
 use crate::artifacts::writer::Sink;
 use crate::drive::lag::ClientMetrics;
 use crate::drive::timer;
@@ -34,7 +34,7 @@ pub struct ThreadUse {
     pub run_wait_seconds: Option<f64>,
 }
 
-/// What the control group has held back so far.
+/// What the control group and those above it have held back so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupUse {
     /// Periods in which the quota was used up.
@@ -139,26 +139,15 @@ fn threads_now() -> HashMap<i32, (String, Use)> {
         .collect()
 }
 
-/// Of the group that this process is in: version 2, else version 1.
+/// Of the group that this process is in and those above it: a quota of any of them holds it back.
 fn cgroup_now() -> Option<CgroupUse> {
-    let groups = Process::myself().ok()?.cgroups().ok()?;
-    groups.into_iter().find_map(|group| {
-        let mounts: &[&str] = if group.hierarchy == 0 {
-            &[""]
-        } else if group.controllers.iter().any(|c| c == "cpu") {
-            &["cpu", "cpu,cpuacct"]
-        } else {
-            &[]
-        };
-        mounts.iter().find_map(|mount| {
-            let path: PathBuf = ["/sys/fs/cgroup", mount]
-                .iter()
-                .collect::<PathBuf>()
-                .join(group.pathname.trim_start_matches('/'))
-                .join("cpu.stat");
-            held_back(&fs::read_to_string(path).ok()?)
+    cgroup::of_cpu()
+        .into_iter()
+        .filter_map(|dir| held_back(&fs::read_to_string(dir.join("cpu.stat")).ok()?))
+        .reduce(|a, b| CgroupUse {
+            throttled_periods: a.throttled_periods + b.throttled_periods,
+            throttled_seconds: a.throttled_seconds + b.throttled_seconds,
         })
-    })
 }
 
 /// Reads `cpu.stat`: microseconds in version 2, nanoseconds in version 1. A root group without a

@@ -38,17 +38,43 @@ pub fn own() -> Cgroup {
     all
 }
 
-/// Takes the tightest limits of a group and those above it. A group that cannot be seen under its
-/// own path is the root of what is mounted, as in a container.
-fn tighten(all: &mut Cgroup, root: &Path, path: &str, read: fn(&Path) -> Cgroup) {
+/// Folders of the groups that hold this process's CPU time back: its own and those above it.
+pub fn of_cpu() -> Vec<PathBuf> {
+    let groups = Process::myself().and_then(|me| me.cgroups());
+    let mut all = Vec::new();
+    for group in groups.into_iter().flatten() {
+        let path = group.pathname.trim_start_matches('/');
+        let names = group.controllers.join(",");
+        let roots = match group.hierarchy {
+            0 => vec![PathBuf::from(ROOT)],
+            _ if group.controllers.iter().any(|c| c == "cpu") => {
+                vec![Path::new(ROOT).join("cpu"), Path::new(ROOT).join(names)]
+            }
+            _ => continue,
+        };
+        // The same hierarchy may be mounted under two names.
+        if let Some(root) = roots.iter().find(|root| root.is_dir()) {
+            all.extend(upwards(root, path));
+        }
+    }
+    all
+}
+
+/// A group's folder and those above it. One that cannot be seen under its own path is the root of
+/// what is mounted, as in a container.
+fn upwards(root: &Path, path: &str) -> Vec<PathBuf> {
     let own = root.join(path);
-    let from: PathBuf = if own.is_dir() {
-        own
-    } else {
-        root.to_path_buf()
-    };
-    for dir in from.ancestors().take_while(|dir| dir.starts_with(root)) {
-        let one = read(dir);
+    let from = if own.is_dir() { &own } else { root };
+    from.ancestors()
+        .take_while(|dir| dir.starts_with(root))
+        .map(Path::to_path_buf)
+        .collect()
+}
+
+/// Takes the tightest limits of a group and those above it.
+fn tighten(all: &mut Cgroup, root: &Path, path: &str, read: fn(&Path) -> Cgroup) {
+    for dir in upwards(root, path) {
+        let one = read(&dir);
         all.cpu_cores = least(all.cpu_cores, one.cpu_cores, f64::min);
         all.memory_bytes = least(all.memory_bytes, one.memory_bytes, u64::min);
         all.pids = least(all.pids, one.pids, u64::min);
@@ -129,6 +155,18 @@ mod tests {
         assert_eq!(all.memory_bytes, Some(1 << 20));
         assert_eq!(all.cpuset.as_deref(), Some("0-1"));
         assert_eq!(all.pids, None);
+    }
+
+    #[test]
+    fn a_group_that_is_not_to_be_seen_is_the_root_of_what_is() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        assert_eq!(
+            upwards(root, "a/b"),
+            [root.join("a/b"), root.join("a"), root.to_path_buf()]
+        );
+        assert_eq!(upwards(root, "docker/1"), [root]);
     }
 
     #[test]
