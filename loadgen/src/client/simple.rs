@@ -76,6 +76,25 @@ pub async fn ask(
     json: Option<&serde_json::Value>,
     limit: Duration,
 ) -> Result<Answer, NoAnswer> {
+    let whole = exchange(target, method, path, bearer, json, limit);
+    tokio::time::timeout(limit, whole)
+        .await
+        .unwrap_or_else(|_| {
+            Err(NoAnswer {
+                cause: Cause::Slow,
+                message: format!("no whole answer within {limit:?}"),
+            })
+        })
+}
+
+async fn exchange(
+    target: &Target,
+    method: Method,
+    path: &str,
+    bearer: Option<&str>,
+    json: Option<&serde_json::Value>,
+    limit: Duration,
+) -> Result<Answer, NoAnswer> {
     let connection = Connection::open(target, limit, KernelStamps::Off)
         .await
         .map_err(|e| NoAnswer {
@@ -122,5 +141,37 @@ pub async fn ask(
             message,
         }),
         _ => Err(NoAnswer::other("no whole answer")),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use crate::client::exchange::tests::take_request;
+
+    /// A server that gives each request this answer and closes.
+    pub(crate) fn server(answer: impl Into<String>) -> Target {
+        let answer = answer.into();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                let mut socket = socket.unwrap();
+                if take_request(&mut socket) {
+                    let _ = socket.write_all(answer.as_bytes());
+                }
+            }
+        });
+        Target::parse(&url).unwrap()
+    }
+
+    /// An answer of status 200 with this body.
+    pub(crate) fn ok(body: &str) -> String {
+        let length = body.len();
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}")
     }
 }

@@ -6,18 +6,18 @@ use http::Method;
 use inferscope_shared::openai::{self, StreamState};
 use inferscope_shared::record::request::EventKind;
 use inferscope_shared::sse;
-use serde_json::json;
 
 use super::Findings;
 use crate::artifacts::host;
 use crate::artifacts::manifest::ManifestEngine;
 use crate::client::simple;
 use crate::client::target::Target;
-use crate::config::{Endpoint, Gpu, Resolved};
-use crate::plan::calibrate;
+use crate::config::{Gpu, Resolved};
+use crate::plan::{body, calibrate};
 use crate::preflight::{self, engine};
 use crate::records::Source;
-use crate::telemetry::engine::{fetch, names_of, parse};
+use crate::telemetry::engine::names_of;
+use crate::telemetry::engine::scrape;
 use crate::telemetry::gpu::Cards;
 use crate::telemetry::sampler::Source as _;
 use crate::telemetry::{SourceReport, sources};
@@ -132,23 +132,9 @@ async fn streams(
     f: &mut Findings,
 ) {
     let check = format!("streaming {arm}");
-    let mut body = json!({
-        "model": config.request.model,
-        "max_tokens": 2,
-        "stream": true,
-        "stream_options": {"include_usage": true},
-    });
-    let path = match config.request.endpoint {
-        Endpoint::Chat => {
-            body["messages"] = json!([{"role": "user", "content": "time"}]);
-            "/v1/chat/completions"
-        }
-        Endpoint::Completions => {
-            body["prompt"] = json!("time");
-            "/v1/completions"
-        }
-    };
-    let path = target.path(path);
+    let endpoint = config.request.endpoint;
+    let body = body::question(endpoint, &config.request.model, "time", 2).into();
+    let path = target.path(body::path(endpoint));
     let answer = simple::ask(target, Method::POST, &path, key, Some(&body), ANSWER_LIMIT).await;
     let answer = match answer {
         Ok(answer) if answer.status == 200 => answer,
@@ -211,21 +197,17 @@ async fn streams(
 /// Which of the counters that runs look at the engine exposes.
 async fn counters(target: &Target, key: Option<&str>, f: &mut Findings) {
     const CHECK: &str = "metrics";
-    let (of, path) = (target.clone(), target.path("/metrics"));
-    let key = key.map(str::to_owned);
-    let page = tokio::task::spawn_blocking(move || fetch::page(&of, &path, key.as_deref()));
-    let page = match page.await {
-        Ok(Ok(page)) => page,
-        Ok(Err(why)) => {
+    let samples = match scrape::samples(target, key).await {
+        Ok(samples) => samples,
+        Err(why) => {
             return f.warn(
                 CHECK,
                 format!("not available ({why})"),
                 "the engine's counters cannot be reconciled; expose /metrics (llama.cpp: --metrics)",
             );
         }
-        Err(e) => return f.warn(CHECK, e.to_string(), "try again"),
     };
-    let names = names_of(&parse(&String::from_utf8_lossy(&page)));
+    let names = names_of(&samples);
     let missing: Vec<&str> = COUNTERS
         .into_iter()
         .filter(|counter| !names.contains_key(*counter))
@@ -310,5 +292,53 @@ async fn gpu(config: &Resolved, f: &mut Findings) {
         Ok(Ok(cards)) => f.ok("GPU", cards),
         Ok(Err(why)) => f.warn("GPU", why, remedy),
         Err(e) => f.warn("GPU", e.to_string(), remedy),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::simple::tests::{ok, server};
+    use crate::doctor::Level;
+
+    async fn looked_at(answer: impl Into<String>) -> (Level, String) {
+        let mut f = Findings::default();
+        counters(&server(answer), None, &mut f).await;
+        let [only] = f.0.as_slice() else {
+            panic!("{f:?}");
+        };
+        (only.level, only.saw.clone())
+    }
+
+    const OTHERS: &str = "vllm:request_success_total 1\nvllm:prompt_tokens_total 1\n\
+        vllm:generation_tokens_total 1\nvllm:num_preemptions_total 0\n\
+        vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n";
+    const OLD: &str = "vllm:gpu_cache_usage_perc 0.1\nvllm:gpu_prefix_cache_queries_total 1\n\
+        vllm:gpu_prefix_cache_hits_total 1\n";
+    const NEW: &str = "vllm:kv_cache_usage_perc 0.1\nvllm:prefix_cache_queries_total 1\n\
+        vllm:prefix_cache_hits_total 1\n";
+
+    #[tokio::test]
+    async fn m33_doctor_knows_counters_by_old_and_new_names_and_names_those_that_are_missing() {
+        let (old, new) = (format!("{OTHERS}{OLD}"), format!("{OTHERS}{NEW}"));
+        for page in [format!("{new}{OLD}"), old, new] {
+            let saw = looked_at(ok(&page)).await;
+            assert_eq!(
+                saw,
+                (Level::Ok, "all 9 counters known".to_owned()),
+                "{page}"
+            );
+        }
+        let (level, saw) = looked_at(ok(OTHERS)).await;
+        assert_eq!(level, Level::Warn);
+        assert_eq!(
+            saw,
+            "6 of 9 counters known; missing: prefix_queries, prefix_hits, kv_usage"
+        );
+        let (level, saw) = looked_at(ok("something_else 1\n")).await;
+        assert!(level == Level::Warn && saw.starts_with("0 of 9"), "{saw}");
+        let (level, saw) = looked_at("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+        assert_eq!(level, Level::Warn);
+        assert_eq!(saw, "not available (answers 404)");
     }
 }

@@ -247,14 +247,13 @@ impl Probe {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpListener};
-    use std::thread;
+    use std::net::TcpListener;
 
     use rustix::io::Errno;
 
     use super::*;
     use crate::client::connection::ConnectError;
+    use crate::client::simple::tests::{ok, server};
 
     fn unconnected(errno: Errno) -> Exchange {
         Exchange::unconnected(MonoNs(1), &ConnectError::Io(errno.into()))
@@ -264,45 +263,27 @@ mod tests {
         unconnected(Errno::CONNREFUSED)
     }
 
-    fn probe(addr: SocketAddr) -> Probe {
+    fn probe(arm: Target) -> Probe {
         Probe {
-            arm: Target::parse(&format!("http://{addr}")).unwrap(),
+            arm,
             engine: None,
             api_key: None,
             engine_key: None,
         }
     }
 
-    /// A server that answers each request with `answer`, after reading its head.
-    fn server(answer: &'static str) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap();
-        thread::spawn(move || {
-            for socket in listener.incoming() {
-                let mut socket = socket.unwrap();
-                let mut got = Vec::new();
-                let mut byte = [0];
-                while !got.ends_with(b"\r\n\r\n") && matches!(socket.read(&mut byte), Ok(1)) {
-                    got.push(byte[0]);
-                }
-                let _ = socket.write_all(answer.as_bytes());
-            }
-        });
-        addr
-    }
-
     #[tokio::test]
     async fn only_who_is_not_there_is_gone() {
         // Connections wait in the backlog for an answer that never comes.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        let busy = probe(silent.local_addr().unwrap());
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        let busy = probe(Target::parse(&url).unwrap());
         let (found, slow) = busy.ask_within(Duration::from_millis(50)).await;
         assert!(matches!(found, Found::Unclear(_)) && slow, "{found:?}");
         let found = busy.insist(Duration::from_millis(50)).await;
         assert!(matches!(found, Found::Unclear(_)), "{found:?}");
 
-        let ok = server("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-        assert_eq!(probe(ok).ask().await, Found::Alive);
+        assert_eq!(probe(server(ok(""))).ask().await, Found::Alive);
         let full = server("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n");
         let found = probe(full).ask().await;
         assert!(matches!(&found, Found::Unclear(why) if why.contains("503")));

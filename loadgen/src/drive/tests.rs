@@ -14,6 +14,14 @@ mod limits;
 
 const ANSWER: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
+/// A whole answer; `head` is more of its head.
+fn whole(head: &str) -> String {
+    let length = ANSWER.len();
+    format!(
+        "HTTP/1.1 200 OK\r\n{head}content-type: text/event-stream\r\ncontent-length: {length}\r\n\r\n{ANSWER}"
+    )
+}
+
 /// A server that answers each request, or takes connections and never says a word.
 fn server(answers: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -27,11 +35,7 @@ fn server(answers: bool) -> SocketAddr {
                 continue;
             }
             take_request(&mut socket);
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{ANSWER}",
-                ANSWER.len()
-            );
-            let _ = socket.write_all(answer.as_bytes());
+            let _ = socket.write_all(whole("connection: close\r\n").as_bytes());
         }
     });
     addr

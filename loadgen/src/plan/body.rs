@@ -26,6 +26,9 @@ pub struct Prepared {
     pub request: Request<Full<Bytes>>,
 }
 
+/// How loadgen names itself.
+pub const USER_AGENT: &str = concat!("inferscope-loadgen/", env!("CARGO_PKG_VERSION"));
+
 /// Builds the requests of one arm.
 #[derive(Debug)]
 pub struct Builder<'a> {
@@ -72,16 +75,10 @@ impl<'a> Builder<'a> {
     ) -> Result<Prepared, http::Error> {
         let request_id = request_id(&self.config.run_id, &point.id, arrival.seq);
         let traceparent = traceparent(&request_id);
-        let path = match self.config.request.endpoint {
-            Endpoint::Chat => "/v1/chat/completions",
-            Endpoint::Completions => "/v1/completions",
-        };
+        let path = path(self.config.request.endpoint);
         let mut request = Request::post(self.target.path(path))
             .header("host", self.target.host_header())
-            .header(
-                "user-agent",
-                concat!("inferscope-loadgen/", env!("CARGO_PKG_VERSION")),
-            )
+            .header("user-agent", USER_AGENT)
             .header("accept", "text/event-stream")
             .header("accept-encoding", "identity")
             .header("content-type", "application/json")
@@ -142,6 +139,38 @@ impl<'a> Builder<'a> {
         }
         body
     }
+}
+
+/// Where requests of an endpoint go.
+#[must_use]
+pub fn path(endpoint: Endpoint) -> &'static str {
+    match endpoint {
+        Endpoint::Chat => "/v1/chat/completions",
+        Endpoint::Completions => "/v1/completions",
+    }
+}
+
+/// The body of a request outside of a plan, for a stream with usage.
+#[must_use]
+pub fn question(
+    endpoint: Endpoint,
+    model: &str,
+    prompt: &str,
+    max_tokens: u64,
+) -> Map<String, Value> {
+    let mut body = Map::new();
+    body.insert("model".into(), json!(model));
+    body.insert("max_tokens".into(), json!(max_tokens));
+    body.insert("stream".into(), json!(true));
+    body.insert("stream_options".into(), json!({"include_usage": true}));
+    match endpoint {
+        Endpoint::Chat => body.insert(
+            "messages".into(),
+            json!([{"role": "user", "content": prompt}]),
+        ),
+        Endpoint::Completions => body.insert("prompt".into(), json!(prompt)),
+    };
+    body
 }
 
 /// Whether synthetic requests of this configuration have the engine go on after an answer's end.

@@ -15,7 +15,7 @@ use inferscope_shared::openai::{self, StreamState, Usage};
 use inferscope_shared::record::delta;
 use inferscope_shared::record::request::{EventKind, Outcome};
 use inferscope_shared::sse;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::row::Row;
@@ -100,34 +100,23 @@ impl Asker {
 
     fn request(&self, order: &Order) -> Result<Request<Full<Bytes>>, http::Error> {
         let stream = order.experiment != Experiment::Whole;
-        let path = match self.endpoint {
-            Endpoint::Chat => "/v1/chat/completions",
-            Endpoint::Completions => "/v1/completions",
-        };
-        let mut content = json!({
-            "model": self.model,
-            "max_tokens": self.output_tokens,
-            "stream": stream,
-        });
-        match self.endpoint {
-            Endpoint::Chat => {
-                content["messages"] = json!([{"role": "user", "content": order.prompt}]);
-            }
-            Endpoint::Completions => content["prompt"] = Value::from(order.prompt.clone()),
-        }
-        if stream && self.usage {
-            content["stream_options"] = json!({"include_usage": true});
+        let mut content = body::question(
+            self.endpoint,
+            &self.model,
+            &order.prompt,
+            self.output_tokens,
+        );
+        content.insert("stream".into(), stream.into());
+        if !stream || !self.usage {
+            content.remove("stream_options");
         }
         if self.ignore_eos {
-            content["ignore_eos"] = Value::from(true);
+            content.insert("ignore_eos".into(), true.into());
         }
         let id = format!("{}.{}", self.id, order.seq);
-        let mut request = Request::post(self.target.path(path))
+        let mut request = Request::post(self.target.path(body::path(self.endpoint)))
             .header("host", self.target.host_header())
-            .header(
-                "user-agent",
-                concat!("inferscope-loadgen/", env!("CARGO_PKG_VERSION")),
-            )
+            .header("user-agent", body::USER_AGENT)
             .header(
                 "accept",
                 if stream {
@@ -143,7 +132,7 @@ impl Asker {
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
-        request.body(Full::new(Bytes::from(content.to_string())))
+        request.body(Full::new(Bytes::from(Value::Object(content).to_string())))
     }
 
     fn row(&self, order: &Order, start: MonoNs, exchange: &mut Exchange, kept: bool) -> Row {

@@ -5,7 +5,6 @@
 //! fact are there, the newest is used and none is added to it; where there is none, the fact is
 //! unknown, which is never zero.
 
-pub mod fetch;
 pub mod names;
 pub mod scrape;
 
@@ -49,6 +48,8 @@ pub fn parse(text: &str) -> BTreeMap<String, f64> {
     text.lines()
         .filter(|l| !l.starts_with('#'))
         .filter_map(|line| {
+            // An exemplar behind the value is no part of the sample.
+            let line = line.split_once(" # {").map_or(line, |(sample, _)| sample);
             // The name ends behind its labels, which may hold blanks.
             let name_end = match line.rfind('}') {
                 Some(brace) => brace + 1,

@@ -63,6 +63,9 @@ pub trait Source: Send {
     /// Why there is nothing to write.
     fn sample(&mut self, point_id: &str, when: When, lines: &mut Lines) -> Result<(), String>;
 
+    /// Waits until what a point left behind can be sampled; no part of what a sample takes.
+    fn settle(&mut self) {}
+
     /// What only the source knows of itself.
     fn describe(&self, _report: &mut SourceReport) {}
 }
@@ -210,6 +213,9 @@ impl Run {
         let Some(source) = &mut self.source else {
             return;
         };
+        if when == When::After {
+            source.settle();
+        }
         let mut lines = Lines::default();
         match self
             .spent

@@ -43,7 +43,7 @@ impl Sources {
         let scraper = move || match (wanted, target) {
             (Sampling::Off, _) => Err("telemetry.engine: off".to_owned()),
             (_, None) => Err("engine.url is not known: only the gateway is measured".to_owned()),
-            (_, Some(target)) => Ok(Box::new(Scraper::new(target, key)) as Box<dyn Source>),
+            (_, Some(target)) => Ok(Box::new(Scraper::new(target, key)?) as Box<dyn Source>),
         };
         let none = config.gpu == Gpu::None;
         let root = process.clone().ok();

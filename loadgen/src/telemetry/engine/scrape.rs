@@ -4,18 +4,22 @@
 //! that differences are the point's own; during it only the samples that [`super::names`] knows,
 //! to keep lines small. Names stay the engine's; nothing is renamed or added up here.
 //!
-//! The surprise: an engine may count an answer only after its last byte has left, so the snapshot
-//! after a point is taken again until its counters stand still, for [`SETTLE`] at most.
+//! Sampling must not pass through the measuring thread, so the source's own thread has a small
+//! runtime of its own. The surprise: an engine may count an answer only after its last byte has
+//! left, so the snapshot after a point waits until the counters stand still, for [`SETTLE`] at most.
 
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use http::Method;
 use inferscope_shared::clock::MonoNs;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::{Builder, Runtime};
 
-use super::{Counters, fetch, names};
+use super::{Counters, names};
+use crate::client::simple;
 use crate::client::target::Target;
 use crate::telemetry::SourceReport;
 use crate::telemetry::sampler::{Lines, Source, When};
@@ -34,11 +38,27 @@ pub struct Snapshot {
     pub metrics: BTreeMap<String, f64>,
 }
 
+/// Time for one page.
+const LIMIT: Duration = Duration::from_secs(5);
+
 /// How long an engine gets to count a point's last answers; one that others use never rests.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// Between two looks at the counters.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// All samples of the engine's `/metrics`.
+///
+/// # Errors
+/// Why there are none.
+pub async fn samples(target: &Target, key: Option<&str>) -> Result<BTreeMap<String, f64>, String> {
+    let path = target.path("/metrics");
+    match simple::ask(target, Method::GET, &path, key, None, LIMIT).await {
+        Ok(page) if page.status == 200 => Ok(super::parse(&String::from_utf8_lossy(&page.body))),
+        Ok(page) => Err(format!("answers {}", page.status)),
+        Err(e) => Err(e.to_string()),
+    }
+}
 
 /// Takes snapshots.
 #[derive(Debug)]
@@ -46,40 +66,28 @@ pub struct Scraper {
     target: Target,
     key: Option<String>,
     names: BTreeMap<String, String>,
+    runtime: Runtime,
 }
 
 impl Scraper {
     /// For the engine at `target`.
-    #[must_use]
-    pub fn new(target: Target, key: Option<String>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// When no runtime can be made.
+    pub fn new(target: Target, key: Option<String>) -> Result<Self, String> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        Ok(Self {
             target,
             key,
             names: BTreeMap::new(),
-        }
+            runtime: runtime.map_err(|e| e.to_string())?,
+        })
     }
 
-    fn scrape(&self) -> Result<(MonoNs, BTreeMap<String, f64>), String> {
-        let path = self.target.path("/metrics");
-        let page = fetch::page(&self.target, &path, self.key.as_deref())
-            .map_err(|e| format!("{}/metrics: {e}", self.target))?;
-        let t_ns = MonoNs::now();
-        Ok((t_ns, super::parse(&String::from_utf8_lossy(&page))))
-    }
-
-    /// Scrapes until two in a row say the same of an idle engine.
-    fn settled(&self) -> Result<(MonoNs, BTreeMap<String, f64>), String> {
-        let until = Instant::now() + SETTLE;
-        let mut last = self.scrape()?;
-        loop {
-            thread::sleep(LOOK_AGAIN);
-            let next = self.scrape()?;
-            let rests = stands_still(&super::read(&last.1), &super::read(&next.1));
-            last = next;
-            if rests || Instant::now() >= until {
-                return Ok(last);
-            }
-        }
+    fn scrape(&self) -> Result<BTreeMap<String, f64>, String> {
+        self.runtime
+            .block_on(samples(&self.target, self.key.as_deref()))
+            .map_err(|e| format!("{}/metrics: {e}", self.target))
     }
 }
 
@@ -90,11 +98,23 @@ fn stands_still(before: &Counters, after: &Counters) -> bool {
 }
 
 impl Source for Scraper {
+    /// Until two looks in a row say the same of an idle engine.
+    fn settle(&mut self) {
+        let until = Instant::now() + SETTLE;
+        let look = || self.scrape().map(|samples| super::read(&samples));
+        let Ok(mut last) = look() else { return };
+        while Instant::now() < until {
+            thread::sleep(LOOK_AGAIN);
+            match look() {
+                Ok(next) if !stands_still(&last, &next) => last = next,
+                _ => return,
+            }
+        }
+    }
+
     fn sample(&mut self, point_id: &str, when: When, lines: &mut Lines) -> Result<(), String> {
-        let (t_ns, mut metrics) = match when {
-            When::After => self.settled()?,
-            When::Before | When::During => self.scrape()?,
-        };
+        let mut metrics = self.scrape()?;
+        let t_ns = MonoNs::now();
         if when == When::During {
             metrics = names::known(&metrics);
         } else {
@@ -119,6 +139,31 @@ impl Source for Scraper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::simple::tests::{ok, server};
+
+    #[test]
+    fn a_page_is_sampled_and_what_is_none_is_said() {
+        let scraped = |target| Scraper::new(target, None).unwrap().scrape();
+        assert_eq!(scraped(server(ok("a 1\n"))).unwrap()["a"], 1.0);
+        let chunked =
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\na 2\n\r\n0\r\n\r\n";
+        assert_eq!(scraped(server(chunked)).unwrap()["a"], 2.0);
+        for (answer, says) in [
+            (
+                "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+                "/metrics: answers 404",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\na",
+                "/metrics: ",
+            ),
+            ("SSH-2.0-x\r\n\r\n", "/metrics: "),
+            ("", "/metrics: "),
+        ] {
+            let error = scraped(server(answer)).unwrap_err();
+            assert!(error.contains(says), "{answer:?}: {error}");
+        }
+    }
 
     #[test]
     fn counters_stand_still_when_nothing_changed_and_nobody_is_served() {

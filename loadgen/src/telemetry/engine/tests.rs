@@ -23,6 +23,12 @@ fn samples_keep_names_and_labels() {
 }
 
 #[test]
+fn an_exemplar_is_no_value() {
+    let m = parse("a_bucket{le=\"1\"} 7 # {trace_id=\"x\"} 0.5\n");
+    assert_eq!(m["a_bucket{le=\"1\"}"], 7.0);
+}
+
+#[test]
 fn m33_old_names_and_new_names_say_the_same() {
     let old = counters(
         "vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.25\n\
