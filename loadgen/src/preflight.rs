@@ -18,7 +18,7 @@ use crate::artifacts::manifest::ManifestEngine;
 use crate::client::open_files;
 use crate::client::simple;
 use crate::client::target::Target;
-use crate::config::{Arm, Arrival, Resolved, rules};
+use crate::config::{Arm, Arrival, Load, Resolved, rules};
 use crate::records::Source;
 use crate::telemetry::sources;
 
@@ -179,8 +179,16 @@ fn check_output(run: &RunDir, faults: &mut Vec<String>) {
 
 /// Every connection of a point must find a file, and so must the idle ones of the other arms.
 pub(crate) fn check_open_files(config: &Resolved, faults: &mut Vec<String>) {
-    let load = &config.load;
-    let (name, highest) = match load.arrival {
+    let (name, highest) = most_in_flight(&config.load);
+    let connections = u64::from(highest).saturating_mul(config.arms.len() as u64);
+    if let Err(e) = open_files::check(connections) {
+        faults.push(format!("{name} {highest}: {e}"));
+    }
+}
+
+/// Requests in flight at most, over all points, and the setting that says so.
+pub(crate) fn most_in_flight(load: &Load) -> (&'static str, u32) {
+    match load.arrival {
         Arrival::Closed => (
             "load.concurrency",
             load.concurrency.iter().copied().max().unwrap_or(1),
@@ -188,10 +196,6 @@ pub(crate) fn check_open_files(config: &Resolved, faults: &mut Vec<String>) {
         Arrival::Constant | Arrival::Poisson | Arrival::Gamma | Arrival::Replay => {
             ("load.max_in_flight", load.max_in_flight)
         }
-    };
-    let connections = u64::from(highest).saturating_mul(config.arms.len() as u64);
-    if let Err(e) = open_files::check(connections) {
-        faults.push(format!("{name} {highest}: {e}"));
     }
 }
 
@@ -275,20 +279,28 @@ fn check_model(config: &Resolved, arm: &Arm, served: &Value) -> Result<(), Strin
         return Ok(());
     };
     let ids: Vec<&str> = list.iter().filter_map(|m| m["id"].as_str()).collect();
-    if ids.is_empty() || ids.contains(&model.as_str()) {
+    if may_be_served(model, &ids) {
         return Ok(());
-    }
-    // Scripted answers of the fake engine are models that it does not list.
-    if model.starts_with("script:") {
-        return Ok(());
-    }
-    let more = ids.len().saturating_sub(MODELS_SHOWN);
-    let mut shown = ids[..ids.len().min(MODELS_SHOWN)].join(", ");
-    if more > 0 {
-        shown.push_str(&format!(" and {more} more"));
     }
     Err(format!(
-        "request.model {model}: not served at {}; it serves {shown}",
-        arm.url
+        "request.model {model}: not served at {}; it serves {}",
+        arm.url,
+        shown(&ids)
     ))
+}
+
+/// Whether a server that lists these models may serve this one.
+pub(crate) fn may_be_served(model: &str, listed: &[&str]) -> bool {
+    // Scripted answers of the fake engine are models that it does not list.
+    listed.is_empty() || listed.contains(&model) || model.starts_with("script:")
+}
+
+/// The first few of the models that a server lists.
+pub(crate) fn shown(models: &[&str]) -> String {
+    let more = models.len().saturating_sub(MODELS_SHOWN);
+    let mut text = models[..models.len().min(MODELS_SHOWN)].join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
 }

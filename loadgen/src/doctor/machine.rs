@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_getres};
 use super::{Findings, Level};
 use crate::artifacts::manifest::Host;
 use crate::client::io::Stamping;
-use crate::config::{Arrival, KernelStamps, Load, Resolved};
+use crate::config::{Arrival, KernelStamps, Resolved};
 use crate::preflight;
 
 /// Clock sources that take a system call or more to read.
@@ -103,14 +103,6 @@ fn kernel_stamps(config: &Resolved, f: &mut Findings) {
     }
 }
 
-/// Requests in flight at most, over all points.
-fn in_flight(load: &Load) -> u64 {
-    match load.arrival {
-        Arrival::Closed => load.concurrency.iter().copied().max().unwrap_or(1).into(),
-        _ => load.max_in_flight.into(),
-    }
-}
-
 fn limits(config: &Resolved, host: &Host, f: &mut Findings) {
     let mut faults = Vec::new();
     preflight::check_open_files(config, &mut faults);
@@ -122,7 +114,7 @@ fn limits(config: &Resolved, host: &Host, f: &mut Findings) {
         None => f.ok("open files", files),
     }
     let backlog = host.sysctls.get("net.core.somaxconn");
-    let highest = in_flight(&config.load);
+    let highest = u64::from(preflight::most_in_flight(&config.load).1);
     match backlog.and_then(|text| text.parse::<u64>().ok()) {
         Some(backlog) if config.load.arrival == Arrival::Closed && backlog < highest => f.warn(
             "net.core.somaxconn",
@@ -234,7 +226,14 @@ fn disk(config: &Resolved, f: &mut Findings) {
     };
     let need = needed_bytes(config);
     let mib = |bytes: u64| bytes >> 20;
-    let saw = format!("{} MiB free, about {} MiB needed", mib(free), mib(need));
+    let saw = match need {
+        Some(need) => format!("{} MiB free, about {} MiB needed", mib(free), mib(need)),
+        None => format!(
+            "{} MiB free; how many requests there will be is not planned",
+            mib(free)
+        ),
+    };
+    let need = need.unwrap_or(0);
     if free < need {
         f.add(
             "results",
@@ -253,31 +252,67 @@ fn disk(config: &Resolved, f: &mut Findings) {
     }
 }
 
-/// What the records of a run take, about: its own and those of the gateway.
-fn needed_bytes(config: &Resolved) -> u64 {
+/// What the records of a run take, about: its own and those of the gateway. None where the plan
+/// does not say how many there are: a closed loop that only time limits, a workload's own times.
+fn needed_bytes(config: &Resolved) -> Option<u64> {
     let load = &config.load;
-    let points = load.values().len() as u64 * config.arms.len() as u64;
-    let by_time = |seconds: f64| {
-        let rates = load.rate.iter().copied().fold(0.0, f64::max);
-        (rates * seconds) as u64
-    };
-    let measured = load
-        .requests
-        .or_else(|| load.duration.map(|d| by_time(d.as_secs_f64())))
-        .unwrap_or(0);
-    let requests = points.saturating_mul(measured.saturating_add(load.warmup));
+    let each_point = load.values().into_iter().map(|value| {
+        let by_time = || {
+            let rate = load.highest_rate(value)?;
+            let seconds = load.duration?.as_secs_f64();
+            Some(load.expected().unwrap_or(rate * seconds) as u64)
+        };
+        Some(load.requests.or_else(by_time)?.saturating_add(load.warmup))
+    });
+    let requests: u64 = each_point.sum::<Option<u64>>()?;
     let each = RECORD_BYTES + EVENT_BYTES.saturating_mul(config.prompts.output_tokens);
-    requests.saturating_mul(each).saturating_mul(2)
+    let of_an_arm = requests.saturating_mul(each).saturating_mul(2);
+    Some(of_an_arm.saturating_mul(config.arms.len() as u64))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::config::Ramp;
+    use crate::config::settings::Settings;
 
     #[test]
     fn pressure_is_that_of_the_last_ten_seconds() {
         let text = "some avg10=12.50 avg60=3.00 avg300=1.00 total=5\nfull avg10=0.00 avg60=0.00\n";
         assert_eq!(waiting(text), Some(12.5));
         assert_eq!(waiting(""), None);
+    }
+
+    #[test]
+    fn the_disk_that_a_run_needs_is_known_where_its_requests_are() {
+        let need = |change: &dyn Fn(&mut Settings)| {
+            let mut settings = Settings {
+                model: Some("m".to_owned()),
+                output_tokens: Some(100),
+                warmup: Some(0),
+                ..Settings::default()
+            };
+            settings.direct.url = Some("http://h:1".to_owned());
+            change(&mut settings);
+            needed_bytes(&settings.resolve(false).unwrap())
+        };
+        let ten_seconds = Some(Duration::from_secs(10));
+        let of = |requests: u64| Some(requests * 2 * (RECORD_BYTES + 100 * EVENT_BYTES));
+        let counted = need(&|s| s.requests = Some(7));
+        assert_eq!(counted, of(7));
+        let timed = need(&|s| {
+            (s.rate, s.duration) = (Some(vec![5.0, 10.0]), ten_seconds);
+        });
+        assert_eq!(timed, of(150));
+        let ramp = need(&|s| {
+            (s.ramp, s.duration) = (Some(Ramp { from: 1.0, to: 9.0 }), ten_seconds);
+        });
+        assert_eq!(ramp, of(50));
+        let closed = need(&|s| {
+            (s.concurrency, s.duration) = (Some(vec![4]), ten_seconds);
+        });
+        assert_eq!(closed, None);
     }
 }

@@ -13,14 +13,11 @@ use crate::client::simple;
 use crate::client::target::Target;
 use crate::config::settings::{ArmSettings, Path, Settings};
 use crate::config::{Resolved, rules};
-use crate::preflight::engine;
+use crate::preflight::{self, engine};
 use crate::telemetry::process::{Tree, find};
 use crate::telemetry::sources;
 
 const LIMIT: Duration = Duration::from_secs(10);
-
-/// Models named in a complaint at most.
-const MODELS_SHOWN: usize = 5;
 
 /// Lengths when none are asked for.
 const SHORT_TOKENS: u64 = 64;
@@ -188,24 +185,11 @@ pub(super) fn refused(options: &Options, status: u16) -> String {
 
 /// The model to ask.
 fn model(url: &str, wanted: Option<&str>, served: &[&str]) -> Result<String, ProbeError> {
-    let shown = || {
-        let more = served.len().saturating_sub(MODELS_SHOWN);
-        let mut text = served[..served.len().min(MODELS_SHOWN)].join(", ");
-        if more > 0 {
-            text.push_str(&format!(" and {more} more"));
-        }
-        text
-    };
     match (wanted, served) {
-        // Scripted answers of the fake engine are models that it does not list.
-        (Some(wanted), _)
-            if served.is_empty() || served.contains(&wanted) || wanted.starts_with("script:") =>
-        {
-            Ok(wanted.to_owned())
-        }
+        (Some(wanted), _) if preflight::may_be_served(wanted, served) => Ok(wanted.to_owned()),
         (Some(wanted), _) => Err(ProbeError::Usage(format!(
             "--model {wanted}: not served at {url}; it serves {}",
-            shown()
+            preflight::shown(served)
         ))),
         (None, [only]) => Ok((*only).to_owned()),
         (None, []) => Err(ProbeError::Usage(format!(
@@ -213,7 +197,7 @@ fn model(url: &str, wanted: Option<&str>, served: &[&str]) -> Result<String, Pro
         ))),
         (None, _) => Err(ProbeError::Usage(format!(
             "--model: {url} serves {}; name one",
-            shown()
+            preflight::shown(served)
         ))),
     }
 }
