@@ -55,6 +55,8 @@ pub struct Options {
     pub at_once: u32,
     /// Longest request.
     pub timeout: Duration,
+    /// Longest probe; what was measured until then is kept.
+    pub within: Duration,
     /// Folder for JSON, text and picture.
     pub out: Option<PathBuf>,
 }

@@ -40,6 +40,9 @@ pub struct ProbeArgs {
     /// Longest request.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
+    /// Longest probe; what was measured until then is kept.
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
+    within: Duration,
     /// JSON instead of text.
     #[arg(long)]
     pub json: bool,
@@ -66,6 +69,7 @@ impl ProbeArgs {
             rounds: self.requests,
             at_once: self.concurrency,
             timeout: self.timeout,
+            within: self.within,
             out: self.out.clone(),
         }
     }

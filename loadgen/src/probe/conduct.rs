@@ -1,8 +1,8 @@
 //! Conducts a probe: opens, fixes prompt lengths, and goes through the rounds.
 //!
 //! One request, or one group, at a time; between them a short silence in which the process can be
-//! seen at rest. Nothing can hang: each request has its limit, an engine that is gone ends the
-//! probe, and so does a signal. What was measured until then is kept.
+//! seen at rest. Nothing can hang: each request has its limit and so has the whole probe, an engine
+//! that is gone ends it, and so does a signal. What was measured until then is kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,10 +71,12 @@ pub(super) async fn rounds(
     let signals = Signals::listen().map_err(|e| ProbeError::Failed(format!("signals: {e}")))?;
     let (cutter, cut) = watch::channel(Cut::No);
     let mut asked = signals.asked.clone();
+    let within = options.within;
     tokio::spawn(async move {
-        if asked.wait_for(|it| *it).await.is_ok() {
-            cutter.send_replace(Cut::Interrupted);
-        }
+        tokio::select! {
+            Ok(_) = asked.wait_for(|it| *it) => cutter.send_replace(Cut::Interrupted),
+            () = tokio::time::sleep(within) => cutter.send_replace(Cut::RunEnd),
+        };
         // Kept open: a closed channel means the end of the run to an exchange.
         cutter.closed().await;
     });
@@ -111,16 +113,23 @@ pub(super) async fn rounds(
     if watch.is_ok() {
         probe.rest(REST).await;
     }
-    let opened = probe.open(options).await;
+    let mut opened = probe.open(options).await;
     let mut lengths = Calibration::default();
     let levels = schedule::lengths(engine.lengths);
     let mut stopped = None;
     if opened.is_ok() {
         let mut config = engine.config.clone();
         config.request.endpoint = probe.asker.endpoint;
-        (probe.vocabulary, lengths) =
-            calibrate::calibrate(&config, &engine.target, engine.key.as_deref()).await;
-        check_lengths(&probe.vocabulary, &levels)?;
+        let mut cut = probe.cut.clone();
+        tokio::select! {
+            _ = cut.wait_for(|c| *c != Cut::No) => {}
+            found = calibrate::calibrate(&config, &engine.target, engine.key.as_deref()) => {
+                (probe.vocabulary, lengths) = found;
+            }
+        }
+        opened = check_lengths(&probe.vocabulary, &levels);
+    }
+    if opened.is_ok() {
         stopped = probe.rounds(options, &levels, &progress).await;
         // The last request's end is followed by a sample too.
         probe.pause().await;
@@ -185,8 +194,16 @@ struct Probe {
 }
 
 impl Probe {
-    fn is_cut(&self) -> bool {
-        *self.cut.borrow() != Cut::No
+    /// Why no more is asked, if so.
+    fn why_cut(&self, options: &Options) -> Option<String> {
+        match *self.cut.borrow() {
+            Cut::No => None,
+            Cut::Interrupted => Some("interrupted".to_owned()),
+            Cut::RunEnd | Cut::PointTimeout => Some(format!(
+                "its {:?} are over; give it more with --within, or ask for less",
+                options.within
+            )),
+        }
     }
 
     async fn rest(&mut self, time: Duration) {
@@ -240,6 +257,9 @@ impl Probe {
                 return Ok(());
             }
             let url = &options.url;
+            if let Some(why) = self.why_cut(options) {
+                return Err(ProbeError::Failed(format!("{url}: {why}")));
+            }
             let kind = row.error_kind.as_deref().unwrap_or("unknown");
             return Err(match row.status {
                 Some(status @ (401 | 403)) => ProbeError::Usage(find::refused(options, status)),
@@ -266,8 +286,8 @@ impl Probe {
             progress.set_message(format!("round {} of {}", number + 1, options.rounds));
             for step in schedule::round(number, levels, options.at_once) {
                 self.pause().await;
-                if self.is_cut() {
-                    return Some("interrupted".to_owned());
+                if let Some(why) = self.why_cut(options) {
+                    return Some(why);
                 }
                 let before = self.rows.len();
                 self.step(number, step).await;
@@ -278,8 +298,8 @@ impl Probe {
                     failures = 0;
                     continue;
                 };
-                if self.is_cut() {
-                    return Some("interrupted".to_owned());
+                if let Some(why) = self.why_cut(options) {
+                    return Some(why);
                 }
                 failures += 1;
                 let kind = failed.error_kind.as_deref().unwrap_or("unknown");

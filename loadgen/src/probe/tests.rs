@@ -26,6 +26,7 @@ fn options(url: &str) -> Options {
         rounds: 1,
         at_once: 2,
         timeout: Duration::from_secs(30),
+        within: Duration::from_secs(600),
         out: None,
     }
 }
@@ -172,6 +173,26 @@ fn faults_before_the_first_request_name_object_and_remedy() {
         assert_eq!(was_usage, usage, "{text}");
         assert!(text.contains(says), "{text}");
         assert!(!text.contains('\n'), "{text}");
+    }
+}
+
+#[test]
+fn a_probe_ends_when_its_time_is_over_and_keeps_what_it_has() {
+    let fake = engine(Scripts::new());
+    let options = Options {
+        rounds: 1_000,
+        within: Duration::from_secs(2),
+        ..options(&fake.url())
+    };
+    match probe(&options) {
+        Ok(probed) => {
+            let failure = probed.report.failure.as_deref().unwrap();
+            assert!(failure.contains("--within"), "{failure}");
+            assert!(!probed.report.rows.is_empty());
+            assert_eq!(probed.exit_code(), 1);
+        }
+        // A very slow machine: not even the first request was over.
+        Err(e) => assert!(e.to_string().contains("--within"), "{e}"),
     }
 }
 
