@@ -369,7 +369,14 @@ fn sample((at_ms, cpu_seconds): (f64, f64)) -> ProcessSample {
     }
 }
 
-fn row(seq: u32, round: u32, step: schedule::Step, start: f64, outputs: &[f64], end: f64) -> Row {
+pub(super) fn row(
+    seq: u32,
+    round: u32,
+    step: schedule::Step,
+    start: f64,
+    outputs: &[f64],
+    end: f64,
+) -> Row {
     let whole = step.experiment == Experiment::Whole;
     let streamed = |value: f64| (!whole).then_some(value);
     Row {

@@ -17,8 +17,10 @@ const LEAST_GAPS: usize = 20;
 
 /// Events with output that an answer needs to show how it comes.
 const LEAST_EVENTS: usize = 8;
-/// An answer whose output all came within this share of its time came in one lump.
+/// An answer whose output all came within this share of its time came in one lump,
 const LUMP: f64 = 0.05;
+/// unless its gaps were this long: a short answer may follow a long wait.
+const LUMP_GAP_MS: f64 = 1.0;
 
 /// How output comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,10 +77,17 @@ pub(in crate::probe) fn streaming(rows: &[Row]) -> Streaming {
         .filter_map(|r| Some((r.last_output_ms? - r.ttft_ms?) / r.e2e_ms.filter(|&t| t > 0.0)?))
         .collect();
     let typical = middle(telling.clone());
+    let gap = middle(
+        streams()
+            .flat_map(|r| r.gaps())
+            .map(|(_, gap)| gap)
+            .collect(),
+    );
+    let at_once = gap.is_none_or(|gap| gap < LUMP_GAP_MS);
     let way = match (ok.is_empty(), streams().next(), typical) {
         (false, None, _) => Way::Whole,
         (_, _, None) => Way::Unknown,
-        (_, _, Some(spread)) if spread < LUMP => Way::Lump,
+        (_, _, Some(spread)) if spread < LUMP && at_once => Way::Lump,
         _ if events > reads.saturating_mul(3) / 2 => Way::Bundles,
         _ => Way::Streams,
     };
@@ -175,5 +184,30 @@ fn stalls_of(of: &str, rows: Vec<&Row>) -> Stalls {
         gap_ms: Summary::of_sorted(&Sorted::of(gaps), rows.len()),
         limit_ms: limit,
         stalls,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::schedule::Step;
+    use crate::probe::tests::row;
+
+    /// The way of an answer that waits so long and then has 24 events so far apart.
+    fn way(wait_ms: f64, gap_ms: f64) -> Way {
+        let step = Step {
+            experiment: Experiment::Cold,
+            tokens: 64,
+            at_once: 1,
+        };
+        let outputs: Vec<f64> = (0..24).map(|i| wait_ms + gap_ms * f64::from(i)).collect();
+        streaming(&[row(0, 0, step, 0.0, &outputs, outputs[23])]).way
+    }
+
+    #[test]
+    fn a_lump_comes_at_once_and_a_long_wait_makes_none() {
+        assert_eq!(way(50.0, 5.0), Way::Streams);
+        assert_eq!(way(500.0, 0.1), Way::Lump);
+        assert_eq!(way(5_000.0, 5.0), Way::Streams);
     }
 }
