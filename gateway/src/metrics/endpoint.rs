@@ -28,8 +28,11 @@ impl EndpointMetrics {
             let all = &all.endpoint_probes_total;
             all.with_label_values(&[pool, endpoint, outcome])
         };
+        let up = all.endpoint_up.with_label_values(&names);
+        // Until something else is known.
+        up.set(1);
         Self {
-            up: all.endpoint_up.with_label_values(&names),
+            up,
             requests: all.endpoint_requests.with_label_values(&names),
             ejections: all.endpoint_ejections_total.with_label_values(&names),
             good: probes(GOOD),

@@ -17,6 +17,7 @@ mod real_engine;
 mod reload;
 mod requests;
 mod results;
+mod routing;
 mod runs;
 mod schedules;
 mod secrets;
