@@ -14,6 +14,8 @@ pub mod edit;
 pub mod facts;
 pub mod ids;
 
+use std::sync::Arc;
+
 use http::{HeaderMap, Method, Version, header};
 use inferscope_shared::clock::MonoNs;
 use inferscope_shared::record::gateway::Outcome;
@@ -28,6 +30,7 @@ use crate::exchange::Exchange;
 use crate::fault::Cause;
 use crate::listener::Connection;
 use crate::routing::Wants;
+use crate::server::Current;
 use crate::upstream;
 use answer::Reply;
 use edit::Edit;
@@ -109,7 +112,7 @@ pub async fn receive(stream: Stream, connection: &mut Connection) -> Received {
         return answer::answer(session, exchange, &Reply::from(&refusal), connection).await;
     }
     exchange.times.head = Some(now);
-    match admit(&mut session, &mut exchange).await {
+    match admit(&mut session, &mut exchange, &connection.current).await {
         Ok(()) => hand_over(session, exchange, connection).await,
         Err(Stop::Answered(reply)) => answer::answer(session, exchange, &reply, connection).await,
         Err(Stop::Gone) => {
@@ -121,7 +124,11 @@ pub async fn receive(stream: Stream, connection: &mut Connection) -> Received {
 }
 
 /// Everything that can refuse a request, in the order of what it costs.
-async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(), Stop> {
+async fn admit(
+    session: &mut ClientSession,
+    exchange: &mut Exchange,
+    current: &Current,
+) -> Result<(), Stop> {
     let services = exchange.services.clone();
     let config = &services.config;
     let request = session.req_header();
@@ -177,7 +184,7 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         }
         None => {}
     }
-    let target = services.router.target(name)?;
+    let mut target = services.router.target(name)?;
     target.pool.open(MonoNs::now())?;
     let ask = Ask::new(exchange, &facts, &target, &session.req_header().headers);
     let mut edits = services.admission.limits.fit(&ask, &facts)?;
@@ -193,18 +200,11 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         exchange.cut_usage = true;
     }
     exchange.body = edit::apply(&exchange.body, edits);
-    exchange.upstream_head = Some(upstream::head_for_pool(
-        session.req_header(),
-        &route,
-        &target,
-        &exchange.ids,
-        exchange.body.len(),
-    )?);
     exchange.wants = Wants {
         tokens: ask.tokens(),
         session: target.pool.session(&session.req_header().headers),
     };
-    exchange.target = Some(target);
+    exchange.target = Some(target.clone());
     // From here on the client's stream only says whether the client is still there.
     exchange.track.exchange();
     let gone = async {
@@ -216,6 +216,18 @@ async fn admit(session: &mut ClientSession, exchange: &mut Exchange) -> Result<(
         Err(Denied::Gone) => return Err(Stop::Gone),
     };
     exchange.times.admitted = Some(MonoNs::now());
+    // A reload may have come while it waited, and its place may be at an endpoint that is new.
+    if let Some(pool) = current.get().router.pool(&target.pool.name) {
+        target.pool = Arc::clone(pool);
+    }
+    exchange.upstream_head = Some(upstream::head_for_pool(
+        session.req_header(),
+        &route,
+        &target,
+        &exchange.ids,
+        exchange.body.len(),
+    )?);
+    exchange.target = Some(target);
     Ok(())
 }
 

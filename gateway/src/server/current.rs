@@ -3,7 +3,8 @@
 //! A [`Services`] never changes; a reload makes the next one, which takes over what must survive
 //! (counters, queues, health, records), and puts it in the place of the one before. A request
 //! takes the snapshot once, when its head is known, and keeps it to its end: a stream that runs
-//! through a reload ends under the configuration under which it began.
+//! through a reload ends under the configuration under which it began. One thing is looked up anew:
+//! a request that waited for a place goes to the endpoints that its pool has when it goes.
 
 use std::sync::Arc;
 

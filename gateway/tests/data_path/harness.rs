@@ -176,6 +176,12 @@ impl Gateway {
         assert_eq!(self.metric(series), value, "{series}");
     }
 
+    /// Takes an endpoint out as an operator does, or in again.
+    pub fn drain_endpoint(&self, name: &str, drained: bool) {
+        let router = &self.current.get().router;
+        router.drain("p", name, drained).unwrap();
+    }
+
     pub fn drain(&self) {
         self.phase.send(Phase::Draining).unwrap();
     }

@@ -8,6 +8,7 @@
 mod clients;
 mod drains;
 mod edges;
+mod endpoints;
 mod engine;
 mod engines;
 mod harness;
