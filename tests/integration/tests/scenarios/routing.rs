@@ -4,7 +4,7 @@
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use inferscope_fake_engine::{Config, FakeEngine, Handle, Script, Scripts};
 use inferscope_shared::record::gateway::{GatewayRecord, Outcome};
 use inferscope_tests::gateway::Gateway;
@@ -86,6 +86,11 @@ fn drain(gateway: &Gateway, what: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// What a client's thread gave.
+fn joined(result: thread::Result<Result<()>>) -> Result<()> {
+    result.unwrap_or_else(|_| bail!("a client panicked"))
+}
+
 /// Requests on kept connections, spaced by just the time after which the engine closes an idle one.
 fn at_the_edge(gateway: &Gateway, closes_after: Duration) -> Result<()> {
     let client = |i: u64| -> Result<()> {
@@ -108,7 +113,7 @@ fn at_the_edge(gateway: &Gateway, closes_after: Duration) -> Result<()> {
     thread::scope(|scope| {
         let clients: Vec<_> = (0..10).map(|i| scope.spawn(move || client(i))).collect();
         for client in clients {
-            client.join().expect("a client panicked")?;
+            joined(client.join())?;
         }
         Ok(())
     })
@@ -157,7 +162,8 @@ fn u07_an_answer_that_began_is_never_asked_for_again() -> Result<()> {
         (begun().raw("40\r\ndata: {\"cho").close(), "truncated"),
         (begun().close(), "truncated"),
     ] {
-        let (one, two) = (engine(&[script.clone()])?, engine(&[script])?);
+        let script = [script];
+        let (one, two) = (engine(&script)?, engine(&script)?);
         let gateway = before(&[&one, &two], "")?;
         let body = http::chat(MODEL, true, 16);
         let answer = http::post(&gateway.data, CHAT, &[("x-request-id", "cut")], &body)?;
@@ -320,7 +326,7 @@ fn u18_a_thousand_small_error_answers_need_no_more_connections_than_clients() ->
     thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
         for client in clients {
-            client.join().expect("a client panicked")?;
+            joined(client.join())?;
         }
         anyhow::Ok(())
     })?;
