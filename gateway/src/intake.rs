@@ -172,7 +172,7 @@ async fn admit(
     exchange.bytes_in = exchange.body.len() as u64;
     exchange.times.body = Some(MonoNs::now());
 
-    let facts = body::facts(session, &exchange.body, &services)?;
+    let facts = body::facts(session, &exchange.body, &services).await?;
     exchange.stream = facts.stream;
     let name = facts.model.as_ref().map(|m| m.name.as_str());
     exchange.model = name.map(kept);

@@ -30,6 +30,7 @@ use tokio::sync::{mpsc, watch};
 use crate::exchange::Exchange;
 use crate::intake::{self, Envelope, Received};
 use crate::proxy::Gateway;
+use crate::server::workers::Workers;
 use crate::server::{Current, Phase};
 use doors::Inside;
 use leaving::Watched;
@@ -52,12 +53,19 @@ type ClientStream = StampedStream<TcpStream>;
 pub struct Shared {
     /// The configuration in force and its parts.
     pub current: Current,
-    /// pingora's proxy around ours.
-    pub proxy: Arc<HttpProxy<Gateway>>,
     /// How many are open.
     pub doors: Arc<Doors>,
     /// Each connection holds one made from this: the drain is over when the last one drops it.
     pub alive: mpsc::WeakSender<()>,
+}
+
+/// A connection that was let in, on its way to the thread that serves it.
+#[derive(Debug)]
+pub struct Arrival {
+    tcp: std::net::TcpStream,
+    on_fin: OnFin,
+    /// Held while it lasts: its place among all connections, and what the end of a drain waits for.
+    held: (Inside, mpsc::Sender<()>),
 }
 
 /// One client's connection.
@@ -74,7 +82,7 @@ pub struct Connection {
 }
 
 /// Accepts until the drain is over: while it lasts, new requests are told to go elsewhere.
-pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared) {
+pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared, workers: Arc<Workers>) {
     loop {
         let accepted = listener.accept().await;
         let Some(alive) = shared.alive.upgrade() else {
@@ -85,7 +93,15 @@ pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared) {
                 let services = shared.current.get();
                 match shared.doors.enter(peer.ip(), &services.config.connections) {
                     Ok(inside) => {
-                        tokio::spawn(serve(tcp, on_fin, shared.clone(), (inside, alive)));
+                        // It is registered with the runtime of its thread, not with this one.
+                        match tcp.into_std() {
+                            Ok(tcp) => workers.take(Arrival {
+                                tcp,
+                                on_fin,
+                                held: (inside, alive),
+                            }),
+                            Err(error) => tracing::warn!(%error, "a connection is lost"),
+                        }
                     }
                     Err(refusal) => {
                         services.metrics.turned_away();
@@ -102,7 +118,19 @@ pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared) {
 }
 
 /// Serves one connection to its end.
-async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared, _held: (Inside, mpsc::Sender<()>)) {
+pub async fn serve(arrival: Arrival, current: Current, proxy: Arc<HttpProxy<Gateway>>) {
+    let Arrival {
+        tcp,
+        on_fin,
+        held: _held,
+    } = arrival;
+    let tcp = match TcpStream::from_std(tcp) {
+        Ok(tcp) => tcp,
+        Err(error) => {
+            tracing::warn!(%error, "a connection cannot be served");
+            return;
+        }
+    };
     // Without it a small event would wait for the acknowledgement of the one before.
     let _ = tcp.set_nodelay(true);
     let track = Arc::new(Track::default());
@@ -111,11 +139,11 @@ async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared, _held: (Inside, mp
     let client: ClientStream = StampedStream::new(tcp, id, on_fin, track.clone());
     let mut stream: Stream = Box::new(client);
     let mut connection = Connection {
-        current: shared.current.clone(),
-        phase: shared.current.get().phase.clone(),
+        phase: current.get().phase.clone(),
         track,
         since: MonoNs::now(),
-        late: shared.current.get().draining(),
+        late: current.get().draining(),
+        current,
         // Without it only a connect goes on for a client that has left.
         client: watched
             .inspect_err(|error| tracing::warn!(%error, "out of descriptors"))
@@ -135,7 +163,7 @@ async fn serve(tcp: TcpStream, on_fin: OnFin, shared: Shared, _held: (Inside, mp
             Received::Closed => return,
             Received::Answered(stream) => Some(stream),
             Received::Ready(exchange, envelope, stream) => {
-                relay(&shared.proxy, exchange, &envelope, stream, &mut connection)
+                relay(&proxy, exchange, &envelope, stream, &mut connection)
                     .await
                     .map(|reused| reused.consume().0)
             }

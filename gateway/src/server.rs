@@ -10,6 +10,7 @@ mod data;
 mod reload;
 #[cfg(test)]
 mod tests;
+pub mod workers;
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -212,7 +213,9 @@ struct Ready {
 pub fn run(config: Config, path: Option<PathBuf>) -> Result<(), ServeError> {
     raise_descriptor_limit();
     compare_descriptors(&config);
+    // What relays has threads of its own; this one accepts, probes and serves the inner ports.
     let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|cause| ServeError::Start {

@@ -15,6 +15,9 @@ use crate::server::Services;
 /// How much is set aside before the first byte of a body has come.
 const FIRST_BYTES: u64 = 1024 * 1024;
 
+/// From this size on a walk over a body takes some tenths of a millisecond.
+const LONG: usize = 256 * 1024;
+
 /// Reads the body.
 pub(super) async fn read(session: &mut ClientSession, config: &Config) -> Result<Bytes, Stop> {
     if session.is_body_empty() {
@@ -86,9 +89,11 @@ fn is_encoded(session: &ClientSession) -> bool {
 }
 
 /// What the body says of its model. A body that says nothing goes on where nothing depends on it.
-pub(super) fn facts(
+///
+/// A long body is walked on another thread: the streams of this one would stand meanwhile.
+pub(super) async fn facts(
     session: &ClientSession,
-    body: &[u8],
+    body: &Bytes,
     services: &Services,
 ) -> Result<Facts, Refusal> {
     if body.is_empty() {
@@ -100,7 +105,14 @@ pub(super) fn facts(
             false => Err(Kind::BodyEncoded.into()),
         };
     }
-    match facts::read(body) {
+    let read = if body.len() < LONG {
+        facts::read(body)
+    } else {
+        let body = body.clone();
+        let read = tokio::task::spawn_blocking(move || facts::read(&body)).await;
+        read.map_err(|_| Refusal::from(Kind::Internal))?
+    };
+    match read {
         Ok(facts) => Ok(facts),
         Err(Unread::Repeated(name)) => Err(Refusal::invalid_body(&format!(
             "the body has more than one `{name}`: send it once"

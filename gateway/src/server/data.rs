@@ -3,26 +3,22 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use pingora::proxy::{HttpProxy, http_proxy};
-use pingora::server::configuration::ServerConf;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::workers::Workers;
 use super::{Current, Phase, ServeError, bind};
 use crate::config::HalfClose;
 use crate::listener::stamped::OnFin;
 use crate::listener::{self, Shared};
-use crate::proxy::Gateway;
 use crate::routing::keeper;
-
-/// Idle connections to engines that are kept, in all.
-const KEPT_CONNECTIONS: usize = 1024;
 
 /// Bound and not yet served.
 pub struct DataPorts {
     listeners: Vec<(TcpListener, OnFin)>,
     shared: Shared,
+    workers: Arc<Workers>,
     /// Dropped when the drain begins; connections hold their own.
     keep_alive: mpsc::Sender<()>,
     alive: mpsc::Receiver<()>,
@@ -42,15 +38,20 @@ impl DataPorts {
             };
             listeners.push((bind(port.addr)?, on_fin));
         }
+        let workers = Workers::start(current).map_err(|cause| ServeError::Start {
+            what: "start the threads that relay",
+            cause,
+            remedy: "raise the limits of threads and open files (ulimit -u and -n)",
+        })?;
         let (sender, alive) = mpsc::channel(1);
         Ok(Self {
             listeners,
             shared: Shared {
                 current: current.clone(),
-                proxy: proxy(),
                 doors: Arc::default(),
                 alive: sender.downgrade(),
             },
+            workers: Arc::new(workers),
             keep_alive: sender,
             alive,
         })
@@ -73,7 +74,8 @@ impl DataPorts {
         let mut phase = current.get().phase.clone();
         let mut accepting = JoinSet::new();
         for (listener, on_fin) in self.listeners {
-            accepting.spawn(listener::accept(listener, on_fin, self.shared.clone()));
+            let (shared, workers) = (self.shared.clone(), self.workers.clone());
+            accepting.spawn(listener::accept(listener, on_fin, shared, workers));
         }
         let ended = async {
             let _ = phase.wait_for(|p| *p != Phase::Serving).await;
@@ -85,13 +87,4 @@ impl DataPorts {
             () = keeper::keep(current) => {}
         }
     }
-}
-
-/// pingora's proxy around ours. It reads no configuration file and runs on our runtime.
-fn proxy() -> Arc<HttpProxy<Gateway>> {
-    let conf = ServerConf {
-        upstream_keepalive_pool_size: KEPT_CONNECTIONS,
-        ..ServerConf::default()
-    };
-    Arc::new(http_proxy(&Arc::new(conf), Gateway))
 }
