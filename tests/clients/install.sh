@@ -13,4 +13,4 @@ if ! cmp -s "$here/node/package.json" "$dir/node/package.json" || [ ! -d "$dir/n
   cp "$here/node/package.json" "$dir/node/"
   (cd "$dir/node" && npm install --silent --no-audit --no-fund --no-package-lock)
 fi
-cp "$here/node/check.mjs" "$dir/node/"
+cp "$here"/node/*.mjs "$dir/node/"

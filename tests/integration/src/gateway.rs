@@ -189,6 +189,14 @@ impl Guarded {
     /// # Errors
     /// No key is made, or the gateway does not start.
     pub fn before(upstream: &str, more: &str) -> Result<Self> {
+        Self::shaped(upstream, |yaml| yaml + more)
+    }
+
+    /// One before `upstream` whose configuration is what `shape` makes of the plain one.
+    ///
+    /// # Errors
+    /// No key is made, or the gateway does not start.
+    pub fn shaped(upstream: &str, shape: impl FnOnce(String) -> String) -> Result<Self> {
         let secret = [("KEY_SECRET", "a secret of these tests and of nobody else")];
         let arguments = "keys new --tenant team --id team-1 --secret env:KEY_SECRET";
         let made = command("inferscope-gateway", arguments.split(' '))?
@@ -199,7 +207,7 @@ impl Guarded {
         // The key on the first line, then what goes into the configuration, as it stands.
         let made = String::from_utf8(made.stdout)?;
         let (key, auth) = made.split_once('\n').context("keys new says one line")?;
-        let yaml = format!("{}{auth}tenants: {{team: {{}}}}\n{more}", base(upstream));
+        let yaml = shape(format!("{}{auth}tenants: {{team: {{}}}}\n", base(upstream)));
         let gateway = Gateway::configured(&yaml, &secret)?;
         let key = key.to_owned();
         Ok(Self { gateway, key })
