@@ -1,7 +1,5 @@
 //! Gates about how the run and the engine ended.
 
-use std::collections::BTreeMap;
-
 use super::rules::SUCCESS_RATE;
 use super::{Blame, Facts, Finding, GateStatus};
 use crate::artifacts::manifest::StopReason;
@@ -114,19 +112,31 @@ pub(super) fn success_rate(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
         requests.ok,
         requests.planned.saturating_sub(point.evidence.interrupted),
     );
-    let own = own_limits(errors);
+    let all: u64 = errors.values().sum();
+    let most = |kinds: &[&str]| {
+        let these = kinds.iter().filter_map(|kind| errors.get(*kind));
+        these.sum::<u64>().saturating_mul(2) > all
+    };
     let finding = if rate >= threshold {
         Finding::new(GateStatus::Pass, evidence)
     } else if point.evidence.interrupted > 0 && apart_from_signal.is_none_or(|r| r >= threshold) {
         Finding::undecided(evidence)
             .blaming(Blame::Environment)
             .remedied_by(AGAIN)
-    } else if own.saturating_mul(2) > errors.values().sum::<u64>() {
+    } else if most(&OWN_LIMITS) {
         Finding::new(GateStatus::Fail, evidence)
             .blaming(Blame::Client)
             .remedied_by(
                 "most of them are the client's own limits: raise load.max_in_flight or the \
                  limit of open files (ulimit -n), write to a faster disk, or lower the load",
+            )
+    } else if most(&OWN_TIME) {
+        Finding::new(GateStatus::Fail, evidence)
+            .blaming(Blame::Workload)
+            .remedied_by(
+                "most of them were cut or not sent because the run's own time was over: limit \
+                 the point by load.requests, raise timeouts.drain or timeouts.point, or lower \
+                 the load",
             )
     } else {
         Finding::new(GateStatus::Fail, evidence)
@@ -135,7 +145,7 @@ pub(super) fn success_rate(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
 }
 
 /// Requests that the client itself did not send or could not connect, for want of room.
-fn own_limits(errors: &BTreeMap<String, u64>) -> u64 {
-    const OWN: [&str; 4] = ["max_in_flight", "client_limit", "client_panic", BACKLOG];
-    OWN.iter().filter_map(|kind| errors.get(*kind)).sum::<u64>()
-}
+const OWN_LIMITS: [&str; 4] = ["max_in_flight", "client_limit", "client_panic", BACKLOG];
+
+/// Requests that the run's own time limits cut, or kept from being sent.
+const OWN_TIME: [&str; 3] = ["run_end", "point_timeout", "duration"];

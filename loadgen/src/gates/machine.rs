@@ -11,7 +11,7 @@ use crate::measure::point::PointMeasure;
 /// Segments sent again that may be chance.
 const CHANCE: u64 = 2;
 
-/// Two lines that enclose a point as closely as there are any.
+/// The two lines that enclose a point most closely.
 struct Enclosed<'a> {
     first: &'a ClientMetrics,
     last: &'a ClientMetrics,
@@ -28,8 +28,8 @@ impl<'a> Enclosed<'a> {
             );
         };
         let lines = &facts.readings.client;
-        let first = lines.iter().rfind(|l| l.t_ns <= start).or(lines.first());
-        let last = lines.iter().find(|l| l.t_ns >= end).or(lines.last());
+        let first = lines.iter().rfind(|l| l.t_ns <= start);
+        let last = lines.iter().find(|l| l.t_ns >= end);
         first
             .zip(last)
             .filter(|(first, last)| first.t_ns < last.t_ns)
@@ -40,7 +40,7 @@ impl<'a> Enclosed<'a> {
             })
             .ok_or_else(|| {
                 Finding::undecided("no two lines of client_metrics.jsonl enclose this point")
-                    .remedied_by("measure for longer than a second")
+                    .remedied_by("client_metrics.jsonl is not whole: run it again to its end")
             })
     }
 

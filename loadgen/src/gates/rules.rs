@@ -155,8 +155,8 @@ const RECORDS: &[Rule] = &[
               flatter; an SLO that allows more failures says that they are a result",
         blame: Blame::Engine,
         remedy: "look at the errors by kind (most of them the client's own limits: it points at \
-                 the client); lower the load, or state success=… in the SLO if \
-                 failures are what is being measured",
+                 the client; most of them cut by the run's own end: at the workload); lower the \
+                 load, or state success=… in the SLO if failures are what is being measured",
         check: Check::Point(engine::success_rate),
     },
     Rule {

@@ -403,11 +403,13 @@ fn a_failed_write_fails_the_run() {
 }
 
 #[test]
-fn failures_of_the_clients_own_making_point_at_the_client() {
+fn failures_of_the_clients_or_the_runs_own_making_do_not_point_at_the_engine() {
     for (kind, blame) in [
         ("max_in_flight", Blame::Client),
         ("client_limit", Blame::Client),
         ("writer_backlog", Blame::Client),
+        ("run_end", Blame::Workload),
+        ("point_timeout", Blame::Workload),
         ("http_503", Blame::Engine),
     ] {
         let mut it = Synthetic::new(20);

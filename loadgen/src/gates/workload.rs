@@ -102,20 +102,68 @@ fn independent(sample: &Sample) -> (usize, usize) {
     )
 }
 
+/// A run of more requests is no advice.
+const MOST_REQUESTS: u64 = 10_000_000;
+
 /// Requests that would certify the limit if they missed it as often as these and depended on each
-/// other as much; none below a hundred times as many.
+/// other as much, to a hundredth of those there are; none below a hundred times as many.
 fn requests_needed(at: Percentile, sample: &Sample) -> Option<u64> {
     let now = sample.planned.max(1);
     let share = sample.misses as f64 / now as f64;
-    (now..now.saturating_mul(100))
-        .step_by(usize::try_from(now / 100 + 1).unwrap_or(1))
-        .find(|&planned| {
-            let misses = (share * planned as f64).ceil() as u64;
-            let (n, misses) = independent(&Sample {
-                planned,
-                misses,
-                ..sample.clone()
-            });
-            chance_of_fewer(at, n, misses) <= CERTIFY_RISK
-        })
+    let step = now / 100 + 1;
+    let certify = |planned: u64| {
+        let misses = (share * planned as f64).ceil() as u64;
+        let (n, misses) = independent(&Sample {
+            planned,
+            misses,
+            ..sample.clone()
+        });
+        chance_of_fewer(at, n, misses) <= CERTIFY_RISK
+    };
+    let most = now.saturating_mul(100).min(MOST_REQUESTS);
+    let (mut few, mut enough) = (0, most.saturating_sub(now) / step);
+    // Each try adds up as many terms as there are misses, so there is no trying all of them.
+    if !certify(now + enough * step) {
+        return None;
+    }
+    while few < enough {
+        let middle = u64::midpoint(few, enough);
+        if certify(now + middle * step) {
+            enough = middle;
+        } else {
+            few = middle + 1;
+        }
+    }
+    Some(now + enough * step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needed(planned: u64, misses: u64, worth: f64) -> Option<u64> {
+        let sample = Sample {
+            metric: "ttft_ms",
+            planned,
+            misses,
+            worth,
+        };
+        requests_needed(Percentile::P95, &sample)
+    }
+
+    #[test]
+    fn the_advice_is_the_number_that_certifies() {
+        assert_eq!(needed(20, 0, 1.0), Some(59));
+        assert_eq!(needed(20, 0, 0.5), Some(118));
+        // As many misses as the percentile allows certify nothing, however many there are.
+        assert_eq!(needed(20, 1, 1.0), None);
+    }
+
+    /// (1.645/0.001)² · 0.05 · 0.95 requests, by the normal approximation.
+    #[test]
+    fn the_advice_for_a_large_run_takes_no_longer() {
+        let advice = needed(100_000, 4_900, 1.0).unwrap();
+        assert!((120_000..140_000).contains(&advice), "{advice}");
+        assert_eq!(needed(1_000_000, 50_000, 1.0), None);
+    }
 }
