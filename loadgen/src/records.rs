@@ -126,7 +126,7 @@ impl Source {
     }
 
     /// Copies the run's records to `to`, waiting up to `budget` until each id in `wanted` has one.
-    /// A source that fails later on leaves what it gave before.
+    /// A source that fails later on, or has lost records since, leaves what it gave before.
     ///
     /// # Errors
     /// When the source gives nothing or the copy fails; nothing is left at `to` then.
@@ -141,7 +141,7 @@ impl Source {
         let mut best: Option<Collected> = None;
         loop {
             let over = MonoNs::now() >= give_up;
-            match self.copy(run_id, wanted, to).await {
+            match self.copy(run_id, wanted, to, best).await {
                 Ok(collected) => {
                     best = Some(collected);
                     if collected.missing == 0 {
@@ -162,25 +162,32 @@ impl Source {
         }
     }
 
-    /// Copies what the source has now: header lines and the run's records, as they are.
-    async fn copy(&self, run_id: &str, wanted: &Ids, to: &Path) -> Result<Collected, CollectError> {
+    /// Copies what the source has now, header lines and the run's records as they are, unless
+    /// there was more of it `before`.
+    async fn copy(
+        &self,
+        run_id: &str,
+        wanted: &Ids,
+        to: &Path,
+        before: Option<Collected>,
+    ) -> Result<Collected, CollectError> {
         let mut copy = Copy::beside(to, run_id, wanted).map_err(CollectError::Disk)?;
         match self {
             Self::File(path) => {
                 let source = |e: AnalysisError| CollectError::Source(e.to_string());
                 let mut lines = Lines::open(path).map_err(source)?;
                 while lines.step().map_err(source)?.is_some() {
-                    copy.take(lines.text()).map_err(CollectError::Disk)?;
+                    copy.take(lines.bytes()).map_err(CollectError::Disk)?;
                 }
             }
             Self::Ring { .. } => {
                 let text = self.fetch().await.map_err(CollectError::Source)?;
                 for line in text.lines() {
-                    copy.take(line).map_err(CollectError::Disk)?;
+                    copy.take(line.as_bytes()).map_err(CollectError::Disk)?;
                 }
             }
         }
-        copy.finish(to).map_err(CollectError::Disk)
+        copy.finish(to, before).map_err(CollectError::Disk)
     }
 
     async fn fetch(&self) -> Result<String, String> {
@@ -248,9 +255,9 @@ impl<'a> Copy<'a> {
 
     /// Copies a line if it is a header or one of the run's. Others are requests of somebody else,
     /// or not written to their end yet.
-    fn take(&mut self, line: &str) -> io::Result<()> {
-        let line = line.trim_end();
-        let Ok(parsed) = serde_json::from_str::<Line<'_>>(line) else {
+    fn take(&mut self, line: &[u8]) -> io::Result<()> {
+        let line = line.trim_ascii_end();
+        let Ok(parsed) = serde_json::from_slice::<Line<'_>>(line) else {
             return Ok(());
         };
         let id = parsed.client_request_id.as_deref();
@@ -264,17 +271,21 @@ impl<'a> Copy<'a> {
                 self.found.add(id);
             }
         }
-        self.out.write_all(line.as_bytes())?;
+        self.out.write_all(line)?;
         self.out.write_all(b"\n")
     }
 
-    fn finish(mut self, to: &Path) -> io::Result<Collected> {
-        self.out.flush()?;
-        std::fs::rename(&self.beside, to)?;
-        Ok(Collected {
+    fn finish(mut self, to: &Path, before: Option<Collected>) -> io::Result<Collected> {
+        let collected = Collected {
             records: self.records,
             missing: self.wanted.len().saturating_sub(self.found.len()),
-        })
+        };
+        if let Some(before) = before.filter(|before| before.missing < collected.missing) {
+            return Ok(before);
+        }
+        self.out.flush()?;
+        std::fs::rename(&self.beside, to)?;
+        Ok(collected)
     }
 }
 
@@ -318,6 +329,21 @@ mod tests {
             }
         );
         assert_eq!(std::fs::read_to_string(&to).unwrap().lines().count(), 3);
+    }
+
+    #[tokio::test]
+    async fn records_that_the_source_has_lost_since_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, to) = (dir.path().join("r.jsonl"), dir.path().join("copy.jsonl"));
+        let source = Source::File(file.clone());
+        let wanted: Ids = ["r.d.c1.0", "r.d.c1.1"].into_iter().collect();
+        let mut best = None;
+        for id in ["r.d.c1.0", "r.d.other"] {
+            std::fs::write(&file, format!("{{\"client_request_id\":\"{id}\"}}\n")).unwrap();
+            best = Some(source.copy("r", &wanted, &to, best).await.unwrap());
+        }
+        assert_eq!(best.unwrap().missing, 1);
+        assert!(std::fs::read_to_string(&to).unwrap().contains("c1.0"));
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use super::AnalysisError;
 pub struct Lines {
     path: PathBuf,
     reader: BufReader<File>,
-    buffer: String,
+    buffer: Vec<u8>,
     offset: u64,
     number: u64,
 }
@@ -39,14 +39,14 @@ impl Lines {
         Ok(Self {
             path: path.to_path_buf(),
             reader: BufReader::with_capacity(128 * 1024, file),
-            buffer: String::new(),
+            buffer: Vec::new(),
             offset: 0,
             number: 0,
         })
     }
 
     /// Goes to the next line that is not blank and returns its offset; `None` at the end. The line
-    /// itself is [`Lines::text`].
+    /// itself is [`Lines::bytes`].
     ///
     /// # Errors
     /// When the file cannot be read, or is of another schema version.
@@ -56,7 +56,7 @@ impl Lines {
             let offset = self.offset;
             let length = self
                 .reader
-                .read_line(&mut self.buffer)
+                .read_until(b'\n', &mut self.buffer)
                 .map_err(|e| AnalysisError::file(&self.path, e))?;
             if length == 0 {
                 return Ok(None);
@@ -66,7 +66,7 @@ impl Lines {
             if self.number == 1 {
                 self.check_version()?;
             }
-            if !self.buffer.trim().is_empty() {
+            if !self.buffer.trim_ascii().is_empty() {
                 return Ok(Some(offset));
             }
         }
@@ -81,9 +81,9 @@ impl Lines {
         let Some(offset) = self.step()? else {
             return Ok(None);
         };
-        match serde_json::from_str(&self.buffer) {
+        match serde_json::from_slice(&self.buffer) {
             Ok(value) => Ok(Some(At { offset, value })),
-            Err(_) if !self.buffer.ends_with('\n') => Ok(None),
+            Err(_) if !self.buffer.ends_with(b"\n") => Ok(None),
             Err(e) => Err(AnalysisError::Line {
                 path: self.path.clone(),
                 line: self.number,
@@ -103,7 +103,7 @@ impl Lines {
         struct Header {
             schema_version: u32,
         }
-        let line: Option<Versioned> = serde_json::from_str(&self.buffer).ok();
+        let line: Option<Versioned> = serde_json::from_slice(&self.buffer).ok();
         let found = line.and_then(|l| l.schema_version.or(l.header.map(|h| h.schema_version)));
         found
             .map_or(Ok(()), record::check_version)
@@ -128,9 +128,10 @@ impl Lines {
         Ok(self.read()?.map(|it| it.value))
     }
 
-    /// The text of the line last read.
+    /// The bytes of the line last read, its end included. A line that is still being written may
+    /// end within a character.
     #[must_use]
-    pub fn text(&self) -> &str {
+    pub fn bytes(&self) -> &[u8] {
         &self.buffer
     }
 }
@@ -143,14 +144,17 @@ mod tests {
     fn m29_a_line_cut_by_a_kill_is_left_out_and_others_are_found_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.jsonl");
-        std::fs::write(&path, "1\n\n22\n{\"half").unwrap();
-        let mut lines = Lines::open(&path).unwrap();
-        let first = lines.read::<u32>().unwrap().unwrap();
-        let second = lines.read::<u32>().unwrap().unwrap();
-        assert_eq!((first.offset, first.value), (0, 1));
-        assert_eq!((second.offset, second.value), (3, 22));
-        assert!(lines.read::<u32>().unwrap().is_none());
-        assert_eq!(lines.at::<u32>(3).unwrap(), Some(22));
+        // The second cut goes through a character.
+        for cut in [&b"{\"half"[..], b"{\"caf\xc3"] {
+            std::fs::write(&path, [b"1\n\n22\n", cut].concat()).unwrap();
+            let mut lines = Lines::open(&path).unwrap();
+            let first = lines.read::<u32>().unwrap().unwrap();
+            let second = lines.read::<u32>().unwrap().unwrap();
+            assert_eq!((first.offset, first.value), (0, 1));
+            assert_eq!((second.offset, second.value), (3, 22));
+            assert!(lines.read::<u32>().unwrap().is_none());
+            assert_eq!(lines.at::<u32>(3).unwrap(), Some(22));
+        }
     }
 
     #[test]
