@@ -218,12 +218,14 @@ impl Judge {
         let mut samples = Vec::new();
         let mut reasons = Vec::new();
         if let Some(limit) = self.slo.success {
-            checks.push(SloCheck {
+            let check = SloCheck {
                 metric: defs::SUCCESS_RATE.symbol.to_owned(),
                 limit,
                 value: success_rate,
                 met: success_rate.map(|rate| rate >= limit),
-            });
+            };
+            reasons.extend(reason(&check, requests.planned, requests, &self.slo));
+            checks.push(check);
         }
         for (definition, track) in [
             (&defs::TTFT, self.ttft),
@@ -232,12 +234,10 @@ impl Judge {
         ] {
             if let Some(track) = track {
                 let (check, sample) = track.finish(definition.symbol, requests.planned, &self.slo);
+                reasons.extend(reason(&check, sample.planned, requests, &self.slo));
                 checks.push(check);
                 samples.push(sample);
             }
-        }
-        for it in checks.iter().filter(|it| it.met != Some(true)) {
-            reasons.push(reason(it, requests, &self.slo));
         }
         let met = if checks.iter().any(|it| it.met == Some(false)) {
             Some(false)
@@ -258,17 +258,18 @@ impl Judge {
     }
 }
 
-fn reason(check: &SloCheck, requests: Requests, slo: &Slo) -> String {
+/// Why a limit is not kept, or why nobody can say; `applies` planned requests were judged by it.
+fn reason(check: &SloCheck, applies: u64, requests: Requests, slo: &Slo) -> Option<String> {
     let SloCheck {
         metric,
         limit,
         value,
         met,
     } = check;
-    match (met, value) {
+    Some(match (met, value) {
+        (Some(true), _) => return None,
         (None, _) => format!(
-            "{metric}: {} planned requests are too few for {}, which needs {}",
-            requests.planned,
+            "{metric}: {applies} planned requests are too few for {}, which needs {}",
             slo.at,
             slo.at.values_needed()
         ),
@@ -283,7 +284,7 @@ fn reason(check: &SloCheck, requests: Requests, slo: &Slo) -> String {
             "{metric} {} of planned requests falls among those without an answer that counts ({} of {} ended ok, {} late)",
             slo.at, requests.ok, requests.planned, requests.late
         ),
-    }
+    })
 }
 
 fn value(ms: Option<f64>) -> Kept {
