@@ -1,7 +1,7 @@
 //! Small raw directories for tests: a fake run with two arms, one load, and answers of five
 //! tokens, from which tests take away or change what they are about.
 
-mod rows;
+pub(crate) mod rows;
 
 use std::collections::BTreeMap;
 
