@@ -65,7 +65,8 @@ pub struct Arrival {
     tcp: std::net::TcpStream,
     on_fin: OnFin,
     /// Held while it lasts: its place among all connections, and what the end of a drain waits for.
-    held: (Inside, mpsc::Sender<()>),
+    /// One that comes during a drain is not waited for, or the drain would not end while any come.
+    held: (Inside, Option<mpsc::Sender<()>>),
 }
 
 /// One client's connection.
@@ -88,6 +89,7 @@ pub async fn accept(listener: TcpListener, on_fin: OnFin, shared: Shared, worker
         let Some(alive) = shared.alive.upgrade() else {
             return;
         };
+        let alive = (!shared.current.get().draining()).then_some(alive);
         match accepted {
             Ok((tcp, peer)) => {
                 let services = shared.current.get();

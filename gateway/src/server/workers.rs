@@ -16,7 +16,7 @@ use pingora::server::configuration::ServerConf;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
-use super::Current;
+use super::{Current, DROP};
 use crate::listener::{self, Arrival};
 use crate::proxy::Gateway;
 
@@ -87,8 +87,8 @@ fn work(
             tokio::spawn(listener::serve(arrival, current.clone(), proxy.clone()));
         }
     });
-    // Here what still runs is dropped, and settles as it goes.
-    drop(runtime);
+    // Here what still runs is dropped, and settles as it goes; a lookup that hangs is not waited for.
+    runtime.shutdown_timeout(DROP);
 }
 
 /// pingora's proxy around ours, for one of `count` threads. It reads no configuration file and runs
