@@ -1,5 +1,7 @@
 //! The end of the process as its connections see it.
 
+use std::sync::Arc;
+
 use inferscope_shared::record::gateway::Outcome;
 
 use crate::ASK;
@@ -68,4 +70,39 @@ async fn a_request_that_is_half_sent_at_the_cut_is_drained() {
         "the engine never heard of it"
     );
     gateway.wait().await;
+}
+
+#[tokio::test]
+async fn o01_a_drain_ends_although_new_requests_keep_coming() {
+    let (hold, release) = hold();
+    let script = vec![stream_head(), hold, chunk(event("a")), last_chunk()];
+    let mut engine = Engine::start(vec![script]).await;
+    let gateway = Arc::new(Gateway::start(&engine, "").await);
+    let mut client = Client::connect(&gateway).await;
+    client.ask(ASK, "").await;
+    engine.request().await;
+    gateway.drain();
+    // Each of them is there before the one before it has gone.
+    let late = gateway.clone();
+    let coming = tokio::spawn(async move {
+        let mut before = Client::try_connect(&late).await;
+        while before.is_some() {
+            let next = Client::try_connect(&late).await;
+            if let Some(mut client) = before {
+                let _ = client.try_ask(ASK).await;
+            }
+            before = next;
+        }
+    });
+    release.notify_one();
+    assert_eq!(client.answer().await.status, 200);
+    let over = async {
+        while !gateway.ended() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), over)
+        .await
+        .unwrap();
+    coming.await.unwrap();
 }

@@ -238,6 +238,25 @@ impl Client {
         }
     }
 
+    /// The same, unless nobody listens any more.
+    pub async fn try_connect(gateway: &Gateway) -> Option<Self> {
+        let tcp = TcpStream::connect(gateway.address).await.ok()?;
+        Some(Self {
+            tcp,
+            pending: Vec::new(),
+        })
+    }
+
+    /// Asks, and takes what comes, if anything does.
+    pub async fn try_ask(&mut self, body: &str) -> std::io::Result<usize> {
+        let request = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.tcp.write_all(request.as_bytes()).await?;
+        self.tcp.read(&mut [0; 4096]).await
+    }
+
     pub async fn send(&mut self, bytes: &[u8]) {
         self.tcp.write_all(bytes).await.unwrap();
     }
