@@ -256,6 +256,9 @@ impl Exchange {
     pub fn settle(&mut self) {
         if !std::mem::replace(&mut self.settled, true) {
             self.open = None;
+            if let (None, Some(lease)) = (self.ending, &mut self.lease) {
+                lease.ended();
+            }
             // Before the permit: who gets its place in the queue must find one at an endpoint.
             self.lease = None;
             crate::settle::settle(self);

@@ -153,7 +153,7 @@ pub async fn answer(session: &mut Session, error: &Error, exchange: &mut Exchang
         None => {
             let head_seen = exchange.times.response_head.is_some();
             let (outcome, cause) = ending(error, head_seen);
-            if let Some(lease) = &exchange.lease
+            if let Some(lease) = &mut exchange.lease
                 && broke_off(cause)
             {
                 lease.failed();

@@ -81,17 +81,18 @@ impl ProxyHttp for Gateway {
     ) -> Result<Box<HttpPeer>> {
         let exchange = exchange(ctx)?;
         exchange.track.set_connecting(true);
-        let lease = exchange
+        let mut lease = exchange
             .next_lease()
             .ok_or_else(|| Error::explain(fault::NO_ENDPOINT, "all endpoints are drained"))?;
-        let endpoint = lease.endpoint();
         let services = exchange.services.clone();
         let timeouts = &services.config.timeouts;
-        let (address, addresses) = match endpoint.address.resolve(timeouts.connect).await {
+        let found = lease.endpoint().address.resolve(timeouts.connect).await;
+        let (address, addresses) = match found {
             Ok(found) => found,
             Err(cause) => {
                 lease.failed();
-                let mut error = Error::because(fault::UNRESOLVED, endpoint.name.clone(), cause);
+                let name = lease.endpoint().name.clone();
+                let mut error = Error::because(fault::UNRESOLVED, name, cause);
                 error.set_retry(connect_again(exchange));
                 return Err(error);
             }
@@ -114,11 +115,11 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         if let Ok(exchange) = exchange(ctx) {
-            if let (Some(lease), Some(address)) = (&exchange.lease, peer.address().as_inet()) {
-                lease.endpoint().address.failed(*address);
-            }
-            if let Some(lease) = &exchange.lease {
+            if let Some(lease) = &mut exchange.lease {
                 lease.failed();
+                if let Some(address) = peer.address().as_inet() {
+                    lease.endpoint().address.failed(*address);
+                }
             }
             error.set_retry(connect_again(exchange));
         }
@@ -202,11 +203,11 @@ impl ProxyHttp for Gateway {
             // With a length pingora would hold pieces back until its buffer is full.
             response.remove_header(&header::CONTENT_LENGTH);
         }
-        if let Some(lease) = &exchange.lease {
+        if let Some(lease) = &mut exchange.lease {
             if response.status.is_server_error() {
                 lease.failed();
             } else {
-                lease.succeeded();
+                lease.began();
             }
         }
         if response.status.is_server_error() {

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::auth::Principal;
-use crate::config::{ApiKey, Config, LimitsConfig, Over, Pool, Timeouts};
+use crate::config::{ApiKey, Config, LimitsConfig, Over, Policy, Pool, Timeouts};
 use crate::routes::Routes;
 use crate::routing::way;
 
@@ -139,11 +139,25 @@ fn pool_json(name: &str, pool: &Pool) -> Value {
         .iter()
         .map(|e| json!({"name": e.name, "host": e.host, "port": e.port, "base_path": e.base_path, "weight": e.weight}))
         .collect();
+    let choosing = &pool.choosing;
     json!({
         "name": name,
         "endpoints": endpoints,
         "concurrency_per_endpoint": pool.concurrency,
-        "affinity_header": pool.choosing.affinity.as_ref().map(http::HeaderName::as_str),
+        "affinity_header": choosing.affinity.as_ref().map(http::HeaderName::as_str),
+        "policy": match choosing.policy {
+            Policy::LeastRequests => "least_requests",
+            Policy::LeastTokens => "least_tokens",
+        },
+        "health": choosing.health.as_ref().map(|health| json!({
+            "path": health.path,
+            "interval_seconds": health.interval.as_secs_f64(),
+        })),
+        "ejection": {
+            "consecutive_failures": choosing.ejection.consecutive_failures,
+            "base_time_seconds": choosing.ejection.base_time.as_secs_f64(),
+            "max_share_percent": choosing.ejection.max_share_percent,
+        },
         "credential": pool.credential.is_some(),
     })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use inferscope_shared::clock::MonoNs;
 
-use super::ejection::Ejection;
+use super::ejection::{Ejection, Sign};
 use super::health::{Health, Turn};
 use crate::config::{EjectionConfig, HealthConfig};
 
@@ -116,14 +116,15 @@ impl Condition {
         self.health = Health::default();
     }
 
-    /// A request to it was answered.
-    pub fn succeeded(&mut self, now: MonoNs, config: &EjectionConfig) {
-        self.ejection.succeeded(now, config);
-    }
-
-    /// A request to it failed; for how long it is ejected now, if it is and `may` be.
-    pub fn failed(&mut self, now: MonoNs, config: &EjectionConfig, may: bool) -> Option<Duration> {
-        let time = self.ejection.failed(now, config, may)?;
+    /// A request to it saw `sign`; for how long it is ejected now, if it is and `may` be.
+    pub fn saw(
+        &mut self,
+        sign: Sign,
+        now: MonoNs,
+        config: &EjectionConfig,
+        may: bool,
+    ) -> Option<Duration> {
+        let time = self.ejection.saw(sign, now, config, may)?;
         self.back = Some(now.plus(time));
         Some(time)
     }
@@ -147,7 +148,7 @@ mod tests {
         };
         let mut condition = Condition::default();
         assert_eq!(condition.state(at(1)), State::Well);
-        condition.failed(at(1), &once, true);
+        condition.saw(Sign::Failed, at(1), &once, true);
         assert_eq!(condition.state(at(1)), State::Ejected);
         assert_eq!(condition.changes(at(1)), Some(at(11)));
         condition.probed(false, &HealthConfig::default(), at(1));
@@ -183,7 +184,7 @@ mod tests {
             ..EjectionConfig::default()
         };
         let mut condition = Condition::default();
-        condition.failed(at(0), &once, true);
+        condition.saw(Sign::Failed, at(0), &once, true);
         assert_eq!(condition.share(at(5), SLOW), FIRST_SHARE);
         assert_eq!(condition.share(at(60), SLOW), 0.5);
     }

@@ -1,8 +1,11 @@
 //! What requests say of an endpoint: after so many failures in a row it is left alone for a while.
 //!
-//! A failure is one of the engine's: no connection, a status of 5xx, an answer that broke off. A
-//! status of 4xx is an answer like a good one, for it is the caller's. The time doubles with each
-//! ejection in a row, and an endpoint that has served for as long as the first one begins anew. How many of a pool may be out at a time is the pool's business. Clock: CLOCK_MONOTONIC.
+//! There are two rows, for an engine that breaks its answers off begins each of them well: one of
+//! requests that got no good head (no connection, a status of 5xx, nothing), which a good head ends,
+//! and one of answers that broke off, which a whole answer ends. A status of 4xx is an answer like a
+//! good one, for it is the caller's. The time doubles with each ejection in a row, and an endpoint
+//! that has served for as long as the first one begins anew. How many of a pool may be out at a time
+//! is the pool's business. Clock: CLOCK_MONOTONIC.
 
 use std::time::Duration;
 
@@ -13,11 +16,26 @@ use crate::config::EjectionConfig;
 /// The longest time.
 const LONGEST: Duration = Duration::from_secs(300);
 
+/// What a request saw of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// A head with a status below 500.
+    Began,
+    /// The whole answer behind such a head.
+    Ended,
+    /// No such head.
+    Failed,
+    /// The end of an answer that was not whole.
+    BrokeOff,
+}
+
 /// See the module head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ejection {
-    /// In a row.
-    failures: u32,
+    /// Requests without a good head, in a row.
+    failed: u32,
+    /// Answers that broke off, in a row.
+    broke_off: u32,
     /// Ejections in a row.
     times: u32,
     until: Option<MonoNs>,
@@ -30,38 +48,48 @@ impl Ejection {
         self.until.filter(|until| now < *until)
     }
 
-    /// The engine answered.
-    pub fn succeeded(&mut self, now: MonoNs, config: &EjectionConfig) {
-        self.failures = 0;
-        if self
-            .until
-            .is_some_and(|until| now > until.plus(config.base_time))
-        {
-            self.times = 0;
-        }
-    }
-
-    /// The engine failed; for how long it is ejected now, if it is. It never is unless `may` be;
-    /// the next failure asks again. One that is out already was judged.
-    pub fn failed(&mut self, now: MonoNs, config: &EjectionConfig, may: bool) -> Option<Duration> {
-        if self.until(now).is_some() {
+    /// A request saw `sign`; for how long the endpoint is ejected now, if it is. It never is unless
+    /// `may` be; the next failure asks again. One that is out already was judged.
+    pub fn saw(
+        &mut self,
+        sign: Sign,
+        now: MonoNs,
+        config: &EjectionConfig,
+        may: bool,
+    ) -> Option<Duration> {
+        let row = match sign {
+            Sign::Began | Sign::Failed => &mut self.failed,
+            Sign::Ended | Sign::BrokeOff => &mut self.broke_off,
+        };
+        if matches!(sign, Sign::Began | Sign::Ended) {
+            *row = 0;
+            let served = |until: MonoNs| now > until.plus(config.base_time);
+            if self.until.is_some_and(served) {
+                self.times = 0;
+            }
             return None;
         }
-        self.failures = self.failures.saturating_add(1);
-        if self.failures < config.consecutive_failures || !may {
+        if self.until.is_some_and(|until| now < until) {
             return None;
         }
-        self.failures = 0;
+        *row = row.saturating_add(1);
+        if *row < config.consecutive_failures || !may {
+            return None;
+        }
         let time = config.base_time.saturating_mul(1 << self.times.min(16));
         let time = time.min(LONGEST.max(config.base_time));
-        self.times = self.times.saturating_add(1);
-        self.until = Some(now.plus(time));
+        *self = Self {
+            times: self.times.saturating_add(1),
+            until: Some(now.plus(time)),
+            ..Self::default()
+        };
         Some(time)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Sign::{Began, BrokeOff, Ended, Failed};
     use super::*;
 
     const CONFIG: EjectionConfig = EjectionConfig {
@@ -76,16 +104,18 @@ mod tests {
 
     /// Fails three times at `now`.
     fn thrice(ejection: &mut Ejection, now: MonoNs) -> Option<Duration> {
-        (0..3).fold(None, |out, _| ejection.failed(now, &CONFIG, true).or(out))
+        (0..3).fold(None, |out, _| {
+            ejection.saw(Failed, now, &CONFIG, true).or(out)
+        })
     }
 
     #[test]
     fn so_many_failures_in_a_row_eject_for_a_while() {
         let mut ejection = Ejection::default();
         for _ in 0..5 {
-            assert_eq!(ejection.failed(at(1), &CONFIG, true), None);
-            assert_eq!(ejection.failed(at(1), &CONFIG, true), None);
-            ejection.succeeded(at(1), &CONFIG);
+            assert_eq!(ejection.saw(Failed, at(1), &CONFIG, true), None);
+            assert_eq!(ejection.saw(Failed, at(1), &CONFIG, true), None);
+            ejection.saw(Began, at(1), &CONFIG, true);
         }
         assert_eq!(thrice(&mut ejection, at(1)), Some(CONFIG.base_time));
         assert_eq!(ejection.until(at(10)), Some(at(11)));
@@ -108,9 +138,9 @@ mod tests {
             let time = LONGEST.min(CONFIG.base_time * (1 << times.min(16)));
             assert_eq!(thrice(&mut ejection, at(now)), Some(time));
             now += time.as_secs();
-            ejection.succeeded(at(now + 1), &CONFIG);
+            ejection.saw(Began, at(now + 1), &CONFIG, true);
         }
-        ejection.succeeded(at(now + 11), &CONFIG);
+        ejection.saw(Began, at(now + 11), &CONFIG, true);
         assert_eq!(thrice(&mut ejection, at(now + 12)), Some(CONFIG.base_time));
     }
 
@@ -118,8 +148,21 @@ mod tests {
     fn one_that_may_not_go_goes_when_it_may() {
         let mut ejection = Ejection::default();
         for _ in 0..9 {
-            assert_eq!(ejection.failed(at(1), &CONFIG, false), None);
+            assert_eq!(ejection.saw(Failed, at(1), &CONFIG, false), None);
         }
-        assert!(ejection.failed(at(2), &CONFIG, true).is_some());
+        assert!(ejection.saw(Failed, at(2), &CONFIG, true).is_some());
+    }
+
+    #[test]
+    fn answers_that_break_off_are_a_row_of_their_own() {
+        let mut ejection = Ejection::default();
+        let mut saw = |sign| ejection.saw(sign, at(1), &CONFIG, true);
+        for sign in [Began, BrokeOff, Began, BrokeOff, Began, Ended] {
+            assert_eq!(saw(sign), None);
+        }
+        for sign in [Began, BrokeOff, Began, BrokeOff, Began] {
+            assert_eq!(saw(sign), None);
+        }
+        assert_eq!(saw(BrokeOff), Some(CONFIG.base_time));
     }
 }

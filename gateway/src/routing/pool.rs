@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::choice::{Candidate, Standing, Turns, choose};
 use super::condition::State;
+use super::ejection::Sign;
 use super::endpoint::{Endpoint, hash};
 use super::health::Turn;
 use crate::config::{self, Choosing, Policy};
@@ -55,6 +56,18 @@ pub struct Lease {
     pool: Arc<Pool>,
     index: usize,
     tokens: u64,
+    stage: Stage,
+}
+
+/// How far a request came at its endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// There is no answer yet.
+    Fresh,
+    /// A good head is there.
+    Begun,
+    /// It said all that it has to say of the endpoint.
+    Judged,
 }
 
 impl Pool {
@@ -124,6 +137,7 @@ impl Pool {
             pool: Arc::clone(self),
             index,
             tokens: wants.tokens,
+            stage: Stage::Fresh,
         })
     }
 
@@ -195,8 +209,8 @@ impl Pool {
         let _deciding = self.lock();
         endpoint.vital.metrics.probed(outcome.is_ok());
         match endpoint.condition().probed(outcome.is_ok(), health, now) {
-            Turn::None => {}
-            Turn::Well => tracing::info!(pool, endpoint = name, "healthy"),
+            // When it gets requests again is said where all that matters is known.
+            Turn::None | Turn::Well => {}
             Turn::Unwell => {
                 let why = outcome.err().unwrap_or_default();
                 tracing::warn!(
@@ -224,25 +238,33 @@ impl Pool {
     pub(super) fn show(&self, now: MonoNs) -> Option<MonoNs> {
         let next = self.endpoints.iter().filter_map(|endpoint| {
             let condition = *endpoint.condition();
-            let up = condition.state(now) == State::Well;
-            endpoint.vital.metrics.up.set(i64::from(up));
+            let well = condition.state(now) == State::Well;
+            let up = &endpoint.vital.metrics.up;
+            if well && up.get() == 0 {
+                tracing::info!(
+                    pool = self.name,
+                    endpoint = endpoint.name,
+                    "gets requests again"
+                );
+            }
+            up.set(i64::from(well));
             let probe = self.choosing.health.as_ref().and(endpoint.next_probe());
             [condition.changes(now), probe].into_iter().flatten().min()
         });
         next.min()
     }
 
-    fn judge(&self, index: usize, failed: bool, now: MonoNs) {
+    fn judge(&self, index: usize, sign: Sign, now: MonoNs) {
         let endpoint = &self.endpoints[index];
         let config = &self.choosing.ejection;
-        if !failed {
-            endpoint.condition().succeeded(now, config);
+        if matches!(sign, Sign::Began | Sign::Ended) {
+            endpoint.condition().saw(sign, now, config, false);
             return;
         }
         let _deciding = self.lock();
         let may = self.may_eject(index, now);
-        let time = endpoint.condition().failed(now, config, may);
-        if let Some(time) = time {
+        let ejected = endpoint.condition().saw(sign, now, config, may);
+        if let Some(time) = ejected {
             endpoint.ejected();
             tracing::warn!(pool = self.name, endpoint = endpoint.name, ?time, "ejected");
             self.changed.notify_one();
@@ -284,14 +306,28 @@ impl Lease {
         self.index
     }
 
-    /// The engine answered, if only to say that the request is wrong.
-    pub fn succeeded(&self) {
-        self.pool.judge(self.index, false, MonoNs::now());
+    /// The engine began to answer, if only to say that the request is wrong.
+    pub fn began(&mut self) {
+        self.stage = Stage::Begun;
+        self.pool.judge(self.index, Sign::Began, MonoNs::now());
     }
 
-    /// The engine failed: no connection, a status of 5xx, an answer that broke off.
-    pub fn failed(&self) {
-        self.pool.judge(self.index, true, MonoNs::now());
+    /// Its answer is whole.
+    pub fn ended(&mut self) {
+        if std::mem::replace(&mut self.stage, Stage::Judged) == Stage::Begun {
+            self.pool.judge(self.index, Sign::Ended, MonoNs::now());
+        }
+    }
+
+    /// The engine failed: no connection, a status of 5xx, an answer that broke off. A request counts
+    /// once, whatever else goes wrong with it.
+    pub fn failed(&mut self) {
+        let sign = match std::mem::replace(&mut self.stage, Stage::Judged) {
+            Stage::Fresh => Sign::Failed,
+            Stage::Begun => Sign::BrokeOff,
+            Stage::Judged => return,
+        };
+        self.pool.judge(self.index, sign, MonoNs::now());
     }
 }
 

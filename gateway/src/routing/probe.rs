@@ -41,12 +41,7 @@ async fn status(
     credential: Option<&HeaderValue>,
     limit: Duration,
 ) -> io::Result<u16> {
-    let (address, _) = endpoint.address.resolve(limit).await?;
-    let connected = TcpStream::connect(address).await;
-    if connected.is_err() {
-        endpoint.address.failed(address);
-    }
-    let mut stream = connected?;
+    let mut stream = connect(endpoint, limit).await?;
     let head = format!(
         "GET {}{path} HTTP/1.1\r\nhost: {}\r\nuser-agent: inferscope-gateway/{}\r\nconnection: close\r\n",
         endpoint.base_path,
@@ -70,6 +65,21 @@ async fn status(
         }
     }
     status_of(&answer).ok_or_else(|| io::Error::other("the answer is no HTTP"))
+}
+
+/// A connection to one of its addresses, whichever takes it.
+async fn connect(endpoint: &Endpoint, limit: Duration) -> io::Result<TcpStream> {
+    let (mut address, addresses) = endpoint.address.resolve(limit).await?;
+    let mut left = addresses;
+    loop {
+        let connected = TcpStream::connect(address).await;
+        left = left.saturating_sub(1);
+        if connected.is_ok() || left == 0 {
+            return connected;
+        }
+        endpoint.address.failed(address);
+        (address, _) = endpoint.address.resolve(limit).await?;
+    }
 }
 
 /// The status of `HTTP/1.1 200 OK`.

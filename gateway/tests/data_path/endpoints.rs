@@ -131,3 +131,18 @@ async fn a_connect_that_fails_goes_to_no_endpoint_that_is_out() {
     assert_eq!(record.error_kind.as_deref(), Some("connect_refused"));
     assert!(drained.events.try_recv().is_err());
 }
+
+#[tokio::test]
+async fn a_name_is_well_when_one_of_its_addresses_is() {
+    // localhost may be ::1 first, where nobody listens.
+    let engine = Engine::start(vec![vec![json("{}")]]).await;
+    let urls = [format!("http://localhost:{}", engine.address.port())];
+    let gateway = Gateway::with(&urls, "{mode: none}", "health: {interval: 1m}", "").await;
+    let labels = |outcome: &str| {
+        let endpoint = format!("localhost:{}", engine.address.port());
+        format!("{{endpoint=\"{endpoint}\",outcome=\"{outcome}\",pool=\"p\"}}")
+    };
+    let probes = |outcome| format!("endpoint_probes_total{}", labels(outcome));
+    gateway.until(&probes("good"), 1.0).await;
+    assert_eq!(gateway.metric(&probes("bad")), 0.0);
+}

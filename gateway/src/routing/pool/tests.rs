@@ -38,7 +38,7 @@ fn lease(pool: &Arc<Pool>, now: MonoNs) -> Lease {
 /// Fails so often that it is ejected, if it may be.
 fn fail(pool: &Arc<Pool>, index: usize, now: MonoNs) {
     for _ in 0..EjectionConfig::default().consecutive_failures {
-        pool.judge(index, true, now);
+        pool.judge(index, Sign::Failed, now);
     }
 }
 
@@ -192,9 +192,9 @@ fn ejection_takes_no_more_than_half_of_a_pool_nor_its_last_endpoint() {
 fn answers_between_failures_eject_nobody() {
     let pool = pool(&["a", "b"], "");
     for _ in 0..20 {
-        pool.judge(0, true, T0);
-        pool.judge(0, true, T0);
-        pool.judge(0, false, T0);
+        pool.judge(0, Sign::Failed, T0);
+        pool.judge(0, Sign::Failed, T0);
+        pool.judge(0, Sign::Began, T0);
     }
     assert_eq!(states(&pool, T0), ["well", "well"]);
 }
@@ -272,4 +272,29 @@ fn metrics_show_the_endpoints_that_are_configured() {
     let _after = Router::new(&config(&["a"], ""), Some(&before), &metrics);
     let text = metrics.render().unwrap();
     assert!(text.contains(r#"endpoint="a""#) && !text.contains(r#"endpoint="b""#));
+}
+
+#[test]
+fn a_request_counts_once_against_its_endpoint() {
+    let pool = pool(&["a", "b"], "ejection: {consecutive_failures: 2}");
+    let mut failing = lease(&pool, MonoNs::now());
+    failing.failed();
+    failing.failed();
+    failing.ended();
+    assert_eq!(states(&pool, MonoNs::now()), ["well", "well"]);
+    failing.stage = Stage::Fresh;
+    failing.failed();
+    assert_eq!(pool.endpoints[0].ejections(), 1);
+
+    let mut breaking = lease(&pool, MonoNs::now());
+    assert_eq!(breaking.index(), 1);
+    for _ in 0..2 {
+        breaking.began();
+        breaking.failed();
+    }
+    assert_eq!(
+        states(&pool, MonoNs::now()),
+        ["ejected", "well"],
+        "the last one"
+    );
 }

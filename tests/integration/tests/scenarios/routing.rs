@@ -391,6 +391,17 @@ fn an_engine_that_fails_is_left_alone_for_a_while_and_one_that_refuses_is_not() 
     ensure!(gateway.metric(&endpoint("ejections_total", "e0"))? == 1.0);
     ensure!(gateway.metric(&endpoint("ejections_total", "e1"))? == 0.0);
 
+    // One that begins well and breaks off again and again fails too.
+    let breaking = engine(&[Script::new().head_sse().event(&content("a")).rst()])?;
+    let well = engine(&[ok()])?;
+    let pool = "ejection: {consecutive_failures: 3, base_time: 10m}";
+    let other = before(&[&breaking, &well], pool)?;
+    for done in 1..=20 {
+        ask(&other, &[])?;
+        other.records_when(done)?;
+    }
+    ensure!(asked(&breaking) == 3, "{} requests", asked(&breaking));
+
     // The last one is never ejected, however it fails.
     drain(&gateway, "drain", "e1")?;
     for _ in 0..10 {
