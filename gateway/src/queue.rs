@@ -62,8 +62,9 @@ impl Queue {
             let (name, capacity) = (&pool.name, pool.capacity(now));
             let line = match before.and_then(|before| before.lines.get(name)) {
                 Some(line) => {
+                    // Its capacity follows once these pools are in force ([`crate::routing::keeper`]):
+                    // who gets a place must find the endpoints that it comes from.
                     line.set_bounds(bounds);
-                    line.set_capacity(capacity);
                     Arc::clone(line)
                 }
                 None => Line::new(capacity, bounds),
