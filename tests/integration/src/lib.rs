@@ -9,6 +9,7 @@
 #![expect(clippy::panic, reason = "a harness fails its test by a panic")]
 
 pub mod capture;
+pub mod engine;
 pub mod gateway;
 pub mod http;
 pub mod load;

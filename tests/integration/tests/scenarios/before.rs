@@ -2,21 +2,12 @@
 //! wrong without a file of a run being written.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use inferscope_fake_engine::{Config, FakeEngine, Handle};
+use inferscope_tests::engine;
 use inferscope_tests::gateway::Gateway;
 use inferscope_tests::load::Lab;
 use serde_json::Value;
-
-fn engine() -> Result<Handle> {
-    Ok(FakeEngine::start(Config {
-        ttft: Duration::from_millis(2),
-        itl: Duration::from_millis(1),
-        ..Config::default()
-    })?)
-}
 
 /// Exit code, standard output, standard error.
 fn said(lab: &Lab, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
@@ -30,7 +21,7 @@ fn said(lab: &Lab, arguments: &[&str]) -> Result<(Option<i32>, String, String)> 
 
 #[test]
 fn doctor_checks_both_arms_and_leaves_what_it_saw() -> Result<()> {
-    let engine = engine()?;
+    let engine = engine::paced(2, 1)?;
     let gateway = Gateway::open(&engine.addr().to_string())?;
     let lab = Lab::new()?;
     let (direct, through) = (engine.url(), format!("http://{}", gateway.data));
@@ -73,7 +64,7 @@ fn doctor_checks_both_arms_and_leaves_what_it_saw() -> Result<()> {
 
 #[test]
 fn doctor_names_every_fault_and_fails() -> Result<()> {
-    let engine = engine()?;
+    let engine = engine::paced(2, 1)?;
     let lab = Lab::new()?;
     let direct = engine.url();
     let directory = lab.path().to_string_lossy().into_owned();
@@ -133,7 +124,7 @@ fn plan_tells_what_it_can_when_nobody_is_there() -> Result<()> {
 
 #[test]
 fn an_engine_url_that_nobody_answers_stops_a_run() -> Result<()> {
-    let engine = engine()?;
+    let engine = engine::paced(2, 1)?;
     let lab = Lab::new()?;
     let direct = engine.url();
     let mut flags = vec!["--direct-url", &direct, "--model", "fake-model"];

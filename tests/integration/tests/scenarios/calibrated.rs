@@ -1,26 +1,17 @@
 //! The instrument's own error: measured beside a run, on its own, and judged against limits.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use inferscope_fake_engine::{Config, FakeEngine, Handle};
+use inferscope_tests::engine;
 use inferscope_tests::load::Lab;
 use inferscope_tests::process::{Server, command};
 use serde_json::Value;
 
-fn engine() -> Result<Handle> {
-    Ok(FakeEngine::start(Config {
-        ttft: Duration::from_millis(20),
-        itl: Duration::from_millis(5),
-        ..Config::default()
-    })?)
-}
-
 #[test]
 fn a_run_measures_its_own_error_at_its_heaviest_load_and_says_it_beside_the_numbers() -> Result<()>
 {
-    let engine = engine()?;
+    let engine = engine::paced(20, 5)?;
     let url = engine.url();
     let lab = Lab::new()?;
     let mut flags = vec!["--direct-url", &url, "--model", "fake-model"];
@@ -63,7 +54,7 @@ fn a_run_measures_its_own_error_at_its_heaviest_load_and_says_it_beside_the_numb
 
 #[test]
 fn limits_without_a_calibration_leave_a_run_inconclusive() -> Result<()> {
-    let engine = engine()?;
+    let engine = engine::paced(20, 5)?;
     let url = engine.url();
     let lab = Lab::new()?;
     let mut flags = vec!["--direct-url", &url, "--model", "fake-model"];

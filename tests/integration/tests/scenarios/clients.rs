@@ -2,10 +2,9 @@
 //! refusal. The clients are installed by `tests/clients/install.sh`.
 
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use inferscope_fake_engine::{Config, FakeEngine};
+use inferscope_tests::engine;
 use inferscope_tests::gateway::Guarded;
 use inferscope_tests::http::{self, Client};
 use inferscope_tests::process::root;
@@ -13,11 +12,7 @@ use inferscope_tests::process::root;
 const LIMIT_BYTES: usize = 64 * 1024;
 
 fn check(mut client: Command) -> Result<()> {
-    let engine = FakeEngine::start(Config {
-        ttft: Duration::from_millis(5),
-        itl: Duration::from_millis(1),
-        ..Config::default()
-    })?;
+    let engine = engine::paced(5, 1)?;
     let more =
         format!("models: {{fake-model: {{pool: main}}}}\nmax_request_body: {LIMIT_BYTES}B\n");
     let Guarded { gateway, key } = Guarded::before(&engine.addr().to_string(), &more)?;
@@ -197,11 +192,7 @@ impl Language {
 
 fn refusals(language: Language) -> Result<()> {
     for case in &CASES {
-        let engine = FakeEngine::start(Config {
-            ttft: Duration::from_millis(100),
-            itl: Duration::from_millis(20),
-            ..Config::default()
-        })?;
+        let engine = engine::paced(100, 20)?;
         let upstream = engine.addr().to_string();
         let more = case.more;
         let Guarded { gateway, key } = Guarded::shaped(&upstream, |yaml| {

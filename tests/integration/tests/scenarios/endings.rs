@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use inferscope_fake_engine::{Config, FakeEngine, Script};
 use inferscope_shared::record::gateway::Outcome;
+use inferscope_tests::engine;
 use inferscope_tests::gateway::Gateway;
 use inferscope_tests::http::{self, Client, End};
 use inferscope_tests::process::until;
@@ -111,11 +112,7 @@ fn an_engine_that_dies_in_a_stream_gives_an_error_event_and_no_clean_end() -> Re
 fn a_client_that_leaves_frees_the_engine() -> Result<()> {
     for phase in ["before the first event", "in the stream"] {
         let ttft = if phase == "in the stream" { 10 } else { 60_000 };
-        let engine = FakeEngine::start(Config {
-            ttft: Duration::from_millis(ttft),
-            itl: Duration::from_millis(20),
-            ..Config::default()
-        })?;
+        let engine = engine::paced(ttft, 20)?;
         let gateway = Gateway::open(&engine.addr().to_string())?;
         let mut client = Client::connect(&gateway.data)?;
         client.request(
@@ -148,11 +145,7 @@ fn a_client_that_leaves_frees_the_engine() -> Result<()> {
 
 #[test]
 fn a_keep_alive_connection_serves_many_requests() -> Result<()> {
-    let engine = FakeEngine::start(Config {
-        ttft: Duration::from_millis(2),
-        itl: Duration::from_millis(1),
-        ..Config::default()
-    })?;
+    let engine = engine::paced(2, 1)?;
     let gateway = Gateway::open(&engine.addr().to_string())?;
     let mut client = Client::connect(&gateway.data)?;
     for i in 0..20 {

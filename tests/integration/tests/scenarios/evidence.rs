@@ -2,19 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use inferscope_fake_engine::{Config, FakeEngine, Handle};
+use inferscope_fake_engine::Handle;
+use inferscope_tests::engine;
 use inferscope_tests::load::{Lab, Run};
-
-fn engine() -> Result<Handle> {
-    Ok(FakeEngine::start(Config {
-        ttft: Duration::from_millis(2),
-        itl: Duration::from_millis(1),
-        ..Config::default()
-    })?)
-}
 
 fn measured(lab: &Lab, engine: &Handle) -> Result<Run> {
     let url = engine.url();
@@ -32,7 +24,7 @@ fn replace(path: &Path, from: &str, to: &str) -> Result<()> {
 
 #[test]
 fn a_raw_file_that_was_changed_is_named_and_no_report_makes_it_the_original() -> Result<()> {
-    let (lab, engine) = (Lab::new()?, engine()?);
+    let (lab, engine) = (Lab::new()?, engine::paced(2, 1)?);
     let run = measured(&lab, &engine)?;
     run.sound()?;
     let validate = || -> Result<(Option<i32>, String)> {
@@ -58,7 +50,7 @@ fn a_raw_file_that_was_changed_is_named_and_no_report_makes_it_the_original() ->
 
 #[test]
 fn files_of_another_schema_version_are_refused_by_name() -> Result<()> {
-    let (lab, engine) = (Lab::new()?, engine()?);
+    let (lab, engine) = (Lab::new()?, engine::paced(2, 1)?);
     let run = measured(&lab, &engine)?;
     let show = || -> Result<String> {
         let output = lab.command(&["show", "r"])?.output()?;
@@ -87,7 +79,7 @@ fn files_of_another_schema_version_are_refused_by_name() -> Result<()> {
 
 #[test]
 fn the_manifest_tells_machine_and_engine_and_hashes_what_must_be_equal() -> Result<()> {
-    let (lab, engine) = (Lab::new()?, engine()?);
+    let (lab, engine) = (Lab::new()?, engine::paced(2, 1)?);
     let manifest = |id: &str| -> Result<serde_json::Value> {
         let url = engine.url();
         let mut flags = vec!["--direct-url", &url, "--model", "fake-model"];

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use inferscope_fake_engine::{Config, FakeEngine};
+use inferscope_tests::engine;
 use inferscope_tests::gateway::Gateway;
 use inferscope_tests::load::{Lab, Run, is_of_the_machine};
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,11 +26,7 @@ const NOT_HERE: [&str; 3] = ["gpu_clocks", "gpu_isolation", "gpu_throttle"];
 /// A run over both paths with everything that gates look at: records with hashes, limits that it
 /// certifies, token counts.
 fn measured(lab: &Lab) -> Result<Run> {
-    let engine = FakeEngine::start(Config {
-        ttft: Duration::from_millis(10),
-        itl: Duration::from_millis(3),
-        ..Config::default()
-    })?;
+    let engine = engine::paced(10, 3)?;
     let gateway = Gateway::open(&engine.addr().to_string())?;
     let direct = format!("http://{}", engine.addr());
     let through = format!("http://{}", gateway.data);
@@ -130,11 +126,7 @@ fn a_sound_run_on_a_card_of_its_own_passes_the_gates_of_cards() -> Result<()> {
 /// A client that gets no processor for a tenth of a second, again and again.
 #[test]
 fn m15_a_client_that_is_held_up_says_so_and_exits_with_it() -> Result<()> {
-    let engine = FakeEngine::start(Config {
-        ttft: Duration::from_millis(10),
-        itl: Duration::from_millis(10),
-        ..Config::default()
-    })?;
+    let engine = engine::paced(10, 10)?;
     let lab = Lab::new()?;
     let url = format!("http://{}", engine.addr());
     let mut child = lab

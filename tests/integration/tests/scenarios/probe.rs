@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use inferscope_fake_engine::{Config, FakeEngine};
+use inferscope_tests::engine;
 use inferscope_tests::process::{Server, command, root, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -129,11 +129,7 @@ fn exit_codes_tell_a_fault_of_the_command_from_one_of_the_engine() -> Result<()>
 
 #[test]
 fn ctrl_c_shows_what_was_measured() -> Result<()> {
-    let engine = FakeEngine::start(Config {
-        ttft: Duration::from_millis(5),
-        itl: Duration::from_millis(2),
-        ..Config::default()
-    })?;
+    let engine = engine::paced(5, 2)?;
     let url = engine.url();
     let mut start = command("loadgen", ["probe", &url, "--json", "--requests", "1000"])?;
     let child = start

@@ -2,19 +2,10 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use inferscope_fake_engine::{Config, FakeEngine, Handle};
+use inferscope_tests::engine;
 use inferscope_tests::load::Lab;
-
-fn engine() -> Result<Handle> {
-    Ok(FakeEngine::start(Config {
-        ttft: Duration::from_millis(2),
-        itl: Duration::from_millis(1),
-        ..Config::default()
-    })?)
-}
 
 fn flags<'a>(url: &'a str, requests: &'a str) -> Vec<&'a str> {
     let mut flags = vec![
@@ -31,7 +22,7 @@ fn flags<'a>(url: &'a str, requests: &'a str) -> Vec<&'a str> {
 
 #[test]
 fn m31_two_runs_in_the_same_second_share_a_folder() -> Result<()> {
-    let engine = engine()?;
+    let engine = engine::paced(2, 1)?;
     let url = format!("http://{}", engine.addr());
     let lab = Lab::new()?;
     let start = || -> Result<_> {
@@ -70,7 +61,7 @@ fn m31_two_runs_in_the_same_second_share_a_folder() -> Result<()> {
 
 #[test]
 fn m31_a_run_id_is_used_once() -> Result<()> {
-    let engine = engine()?;
+    let engine = engine::paced(2, 1)?;
     let url = format!("http://{}", engine.addr());
     let lab = Lab::new()?;
     let first = lab.run("once", &flags(&url, "5"))?;
@@ -96,7 +87,7 @@ fn m31_a_run_id_is_used_once() -> Result<()> {
 
 #[test]
 fn m31_a_folder_that_cannot_be_written_is_refused_before_the_run() -> Result<()> {
-    let engine = engine()?;
+    let engine = engine::paced(2, 1)?;
     let url = format!("http://{}", engine.addr());
     let lab = Lab::new()?;
     // Nobody can make a folder below a file, whatever rights they have.
@@ -118,7 +109,7 @@ fn m31_a_folder_that_cannot_be_written_is_refused_before_the_run() -> Result<()>
 
 #[test]
 fn m31_a_disk_that_runs_full_leaves_the_results_on_standard_output() -> Result<()> {
-    let engine = engine()?;
+    let engine = engine::paced(2, 1)?;
     let url = format!("http://{}", engine.addr());
     let lab = Lab::new()?;
     let loadgen = lab.command(&flags(&url, "600"))?;

@@ -4,25 +4,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use inferscope_fake_engine::{Config, FakeEngine, Handle};
+use inferscope_fake_engine::Handle;
 use inferscope_shared::record::request::Outcome;
+use inferscope_tests::engine;
 use inferscope_tests::gateway::Gateway;
 use inferscope_tests::load::{Lab, Run};
 use inferscope_tests::process::root;
 use serde_json::Value;
 
 use crate::play::sha256;
-
-fn engine() -> Result<Handle> {
-    Ok(FakeEngine::start(Config {
-        ttft: Duration::from_millis(20),
-        itl: Duration::from_millis(5),
-        ..Config::default()
-    })?)
-}
 
 /// A run over both paths with `more` flags, and everything it went through.
 struct Measured {
@@ -33,7 +25,7 @@ struct Measured {
 }
 
 fn both_paths(more: &[&str]) -> Result<Measured> {
-    let engine = engine()?;
+    let engine = engine::paced(20, 5)?;
     let gateway = Gateway::open(&engine.addr().to_string())?;
     let lab = Lab::new()?;
     let direct = format!("http://{}", engine.addr());
@@ -287,7 +279,7 @@ fn numbers_and_verdict_come_out_again_offline() -> Result<()> {
 
 #[test]
 fn a_workload_is_replayed_with_its_own_arrival_times_on_both_paths() -> Result<()> {
-    let engine = engine()?;
+    let engine = engine::paced(20, 5)?;
     let gateway = Gateway::open(&engine.addr().to_string())?;
     let lab = Lab::new()?;
     let lines = [

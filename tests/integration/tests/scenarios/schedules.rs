@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use inferscope_fake_engine::{Config, FakeEngine};
 use inferscope_shared::record::request::{Outcome, Phase};
+use inferscope_tests::engine;
 use inferscope_tests::load::{Lab, Run};
 
 /// A run straight against an engine that answers after `ttft`.
@@ -186,11 +187,7 @@ fn m13_the_share_of_connections_used_again_is_shown() -> Result<()> {
 fn mixed(lab: &Lab, id: &str, more: &[&str]) -> Result<Run> {
     let line = |tokens: u32| format!("{{\"prompt\":\"a b c\",\"output_tokens\":{tokens}}}\n");
     fs::write(lab.path().join("mixed.jsonl"), line(6) + &line(150))?;
-    let engine = FakeEngine::start(Config {
-        ttft: Duration::from_millis(10),
-        itl: Duration::from_millis(10),
-        ..Config::default()
-    })?;
+    let engine = engine::paced(10, 10)?;
     let url = format!("http://{}", engine.addr());
     let mut flags = vec!["--direct-url", &url, "--model", "fake-model"];
     flags.extend([

@@ -1,10 +1,8 @@
 //! No secret and no prompt in anything that the gateway writes: logs at trace level, records, metrics,
 //! admin pages, and its own answers.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
-use inferscope_fake_engine::{Config, FakeEngine};
+use inferscope_tests::engine;
 use inferscope_tests::gateway::{Gateway, base};
 use inferscope_tests::http::{self, Answer, Client};
 use inferscope_tests::process::command;
@@ -40,11 +38,7 @@ fn spellings(text: &str) -> Vec<String> {
 
 #[test]
 fn a14_no_secret_and_no_prompt_is_in_anything_that_is_written() -> Result<()> {
-    let engine = FakeEngine::start(Config {
-        ttft: Duration::from_millis(2),
-        itl: Duration::from_millis(1),
-        ..Config::default()
-    })?;
+    let engine = engine::paced(2, 1)?;
     let environment = [
         ("KEY_SECRET", KEY_SECRET),
         ("ENGINE_KEY", ENGINE_KEY),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use inferscope_fake_engine::{Config, FakeEngine};
+use inferscope_tests::engine;
 use inferscope_tests::load::Lab;
 
 /// Longer than a single probe waits.
@@ -63,11 +63,7 @@ fn pass(mut client: TcpStream, engine: SocketAddr, seen: &Seen) -> Option<()> {
 
 #[test]
 fn an_engine_that_lists_its_models_slowly_is_not_dead() -> Result<()> {
-    let engine = FakeEngine::start(Config {
-        ttft: Duration::from_millis(2),
-        itl: Duration::from_millis(1),
-        ..Config::default()
-    })?;
+    let engine = engine::paced(2, 1)?;
     let (door, seen) = porch(engine.addr())?;
     let url = format!("http://{door}");
     let lab = Lab::new()?;
