@@ -35,11 +35,15 @@ const CLIENT_TIMEOUTS: [HeaderName; 2] = [
 /// says how long it can get.
 const UNSAID_OUTPUT_TOKENS: u64 = 1_024;
 
-/// Paths whose answers are generated, with the member of their body that limits the length.
-const GENERATING: [(&str, &str); 3] = [
-    ("/v1/chat/completions", "max_tokens"),
-    ("/v1/completions", "max_tokens"),
-    ("/v1/responses", "max_output_tokens"),
+/// Paths whose answers are generated, with the members of their body that limit the length: the one
+/// that every engine goes by first. What limits it on another path, engines step over.
+const GENERATING: [(&str, &[&str]); 3] = [
+    (
+        "/v1/chat/completions",
+        &["max_tokens", "max_completion_tokens"],
+    ),
+    ("/v1/completions", &["max_tokens"]),
+    ("/v1/responses", &["max_output_tokens"]),
 ];
 
 /// What a request asks for.
@@ -63,8 +67,8 @@ pub struct Ask {
     pub choices: u64,
     /// It asks for text to be generated, and not for a list or an embedding.
     pub generates: bool,
-    /// The member that limits its answer, by its path.
-    pub output_member: &'static str,
+    /// The members that limit its answer, by its path.
+    pub output_members: &'static [&'static str],
     /// Attempts of the same client before this one.
     pub retry_count: u32,
     /// How long the client says it waits, in seconds from `arrived`.
@@ -77,6 +81,8 @@ impl Ask {
     pub fn new(exchange: &Exchange, facts: &Facts, target: &Target, headers: &HeaderMap) -> Self {
         let text = |name: &HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
         let caller = exchange.principal.as_ref();
+        let generating = GENERATING.iter().find(|(path, _)| *path == exchange.path);
+        let output_members = generating.map_or(&[][..], |(_, members)| members);
         Self {
             tenant: caller.map(|p| p.tenant.clone()).unwrap_or_default(),
             key_id: caller.map(|p| p.key_id.clone()).unwrap_or_default(),
@@ -84,13 +90,10 @@ impl Ask {
             model: exchange.model.clone(),
             arrived: exchange.times.accept,
             prompt_tokens: facts.prompt_tokens(),
-            output_tokens: facts.output_tokens(),
+            output_tokens: facts.output_tokens(output_members),
             choices: facts.choices(),
-            generates: GENERATING.iter().any(|(path, _)| *path == exchange.path),
-            output_member: GENERATING
-                .iter()
-                .find(|(path, _)| *path == exchange.path)
-                .map_or("max_tokens", |(_, member)| member),
+            generates: generating.is_some(),
+            output_members,
             retry_count: text(&RETRY_COUNT).and_then(|t| t.parse().ok()).unwrap_or(0),
             client_timeout_seconds: CLIENT_TIMEOUTS
                 .iter()

@@ -60,10 +60,11 @@ impl Refusal {
         Self::with(kind, None, message)
     }
 
-    /// The same, with when a client should try again: at most a minute is told.
+    /// The same, with when a client should try again: at most a minute is told, and not the same
+    /// instant to all.
     #[must_use]
     pub fn after(mut self, pause: Duration) -> Self {
-        self.retry_after = Some(pause.min(MAX_PAUSE));
+        self.retry_after = Some(spread(pause.min(MAX_PAUSE), rand::random()));
         self
     }
 
@@ -217,9 +218,8 @@ impl Refusal {
             headers.push((WWW_AUTHENTICATE, HeaderValue::from_static(challenge)));
         }
         if let Some(pause) = self.retry_after {
-            let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
             let ms = pause.as_millis().max(1) as u64;
-            headers.push((RETRY_AFTER, HeaderValue::from(seconds.max(1))));
+            headers.push((RETRY_AFTER, HeaderValue::from(whole_seconds(pause))));
             headers.push((RETRY_AFTER_MS, HeaderValue::from(ms)));
         } else if row.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.push((RETRY_AFTER, HeaderValue::from_static("1")));
@@ -227,6 +227,19 @@ impl Refusal {
         headers.extend(self.fields.iter().cloned());
         headers
     }
+}
+
+/// `pause` in seconds as `retry-after` has them: up, and at least one.
+fn whole_seconds(pause: Duration) -> u64 {
+    let begun = u64::from(pause.subsec_nanos() > 0);
+    (pause.as_secs() + begun).max(1)
+}
+
+/// `pause` and a `share` (0 to 1) of what is missing to the whole second that is told beside it: the
+/// official clients wait exactly as long as `retry-after-ms` says, and would all come back at once.
+fn spread(pause: Duration, share: f64) -> Duration {
+    let told = Duration::from_secs(whole_seconds(pause));
+    pause + told.saturating_sub(pause).mul_f64(share)
 }
 
 /// A client's text, short enough to repeat.

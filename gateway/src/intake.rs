@@ -186,8 +186,8 @@ async fn admit(
     }
     let mut target = services.router.target(name)?;
     target.pool.open(MonoNs::now())?;
-    let ask = Ask::new(exchange, &facts, &target, &session.req_header().headers);
-    let mut edits = services.admission.limits.fit(&ask, &facts)?;
+    let mut ask = Ask::new(exchange, &facts, &target, &session.req_header().headers);
+    let mut edits = services.admission.limits.fit(&mut ask, &facts)?;
     if let (Some(model), Some(upstream)) = (&facts.model, &target.upstream_model) {
         edits.extend(Edit::model(model, upstream));
     }

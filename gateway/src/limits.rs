@@ -145,12 +145,13 @@ impl Limits {
         } else {
             self.cost(ask)
         };
+        let mut book = self.book.lock();
+        // Under the lock: a day that ends must not begin again for one that read the time before.
         let calendar = if accounts.is_empty() {
             Calendar::default()
         } else {
             Calendar::now()
         };
-        let mut book = self.book.lock();
         let mut refused: Option<(Scope, String, Exceeded)> = None;
         let mut silent = Vec::new();
         for (id, rules) in &accounts {

@@ -54,6 +54,12 @@ impl LimitsConfig {
             || self.max_output_tokens.is_some()
             || self.max_n.is_some()
     }
+
+    /// Whether it can refuse a request for what its body says.
+    #[must_use]
+    pub const fn needs_body(&self) -> bool {
+        self.enforce && (self.counts_tokens() || self.max_prompt_tokens.is_some())
+    }
 }
 
 /// The longest answer, and what becomes of a request for a longer one.

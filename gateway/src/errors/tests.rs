@@ -59,15 +59,10 @@ fn what_a_client_should_do_next_is_in_the_headers() {
     retry-after: 1
     ");
     let pause = |ms| headers(Refusal::draining().after(Duration::from_millis(ms)));
-    insta::assert_snapshot!(pause(5_400), @r"
+    insta::assert_snapshot!(pause(6_000), @r"
     x-should-retry: true
     retry-after: 6
-    retry-after-ms: 5400
-    ");
-    insta::assert_snapshot!(pause(0), @r"
-    x-should-retry: true
-    retry-after: 1
-    retry-after-ms: 1
+    retry-after-ms: 6000
     ");
     insta::assert_snapshot!(pause(90_000), @r"
     x-should-retry: true
@@ -82,4 +77,18 @@ fn what_a_client_should_do_next_is_in_the_headers() {
     x-should-retry: false
     allow: GET
     ");
+}
+
+#[test]
+fn who_is_refused_at_once_does_not_come_back_at_once() {
+    let ms = Duration::from_millis;
+    for (pause, told) in [(0, 1_000), (200, 1_000), (1_000, 1_000), (5_400, 6_000)] {
+        assert_eq!(spread(ms(pause), 0.0), ms(pause), "never too early");
+        assert_eq!(spread(ms(pause), 1.0), ms(told), "nor later than is told");
+    }
+    assert_eq!(spread(ms(5_400), 0.5), ms(5_700));
+    let drawn: std::collections::BTreeSet<Duration> = (0..20)
+        .filter_map(|_| Refusal::draining().after(ms(5_400)).retry_after)
+        .collect();
+    assert!(drawn.len() > 1 && drawn.iter().all(|d| (ms(5_400)..=ms(6_000)).contains(d)));
 }

@@ -28,6 +28,8 @@ pub struct Facts {
     /// `max_tokens`, `max_completion_tokens`, `max_output_tokens`: those that are there and not
     /// null. An engine goes by one of them; which one is its own affair.
     pub output_limits: Vec<Amount>,
+    /// Those of them that are null, with the bytes of the value: unset, but not to be named again.
+    pub null_limits: Vec<(&'static str, Range<usize>)>,
     /// `n`, unless absent or null.
     pub n: Option<Amount>,
     /// `best_of`, unless absent or null: choices generated, of which `n` are shown.
@@ -106,11 +108,18 @@ impl Facts {
         self.prompt_bytes.div_ceil(BYTES_PER_TOKEN)
     }
 
-    /// The most tokens per choice that the request asks for: the largest of its limits. `None`
-    /// leaves it to the engine.
+    /// Those limits of the answer that an engine goes by on a path: the ones of these `names`.
+    pub fn limits_of<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = &'a Amount> {
+        self.output_limits
+            .iter()
+            .filter(move |amount| names.contains(&amount.name))
+    }
+
+    /// The most tokens per choice that the request asks for: the largest of its limits of these
+    /// `names`. `None` leaves it to the engine.
     #[must_use]
-    pub fn output_tokens(&self) -> Option<u64> {
-        self.output_limits.iter().filter_map(|a| a.number).max()
+    pub fn output_tokens(&self, names: &[&str]) -> Option<u64> {
+        self.limits_of(names).filter_map(|a| a.number).max()
     }
 
     /// Choices that an engine generates, at least 1.

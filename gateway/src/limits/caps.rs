@@ -5,7 +5,9 @@
 //! what a request may cost, one that is no whole number is refused: engines read it in different
 //! ways, and to some `-1` is "without end".
 
-use super::account::Scope;
+use std::sync::Arc;
+
+use super::account::{Rules, Scope};
 use super::{Id, Limits};
 use crate::admission::Ask;
 use crate::config::{LimitsConfig, OutputCap, Over};
@@ -21,108 +23,115 @@ enum TooLarge {
 }
 
 impl Limits {
-    /// What has to be changed in the body of `ask` so that it is no larger than its caps.
+    /// What has to be changed in the body of `ask` so that it is no larger than its caps; `ask` is
+    /// then for that much.
     ///
     /// # Errors
     /// It is too large, and the cap is not to clamp it.
-    pub fn fit(&self, ask: &Ask, facts: &Facts) -> Result<Vec<Edit>, Refusal> {
-        let mut edits = Vec::new();
+    pub fn fit(&self, ask: &mut Ask, facts: &Facts) -> Result<Vec<Edit>, Refusal> {
         let accounts = self.over(ask);
-        let smallest = |cap: fn(&LimitsConfig) -> Option<u64>| {
-            accounts
-                .iter()
-                .filter_map(|(id, rules)| Some((id, cap(&rules.config)?, rules.config.enforce)))
-                .min_by_key(|(_, cap, _)| *cap)
-        };
-        let counted = accounts
-            .iter()
-            .any(|(_, rules)| rules.config.counts_tokens());
-        if counted && ask.generates && facts.first_member == 0 {
-            let message = "the body is no JSON object, and limits of this caller depend on it: send \
-                           one, without a content-encoding";
-            return Err(Refusal::because(Kind::BodyInvalid, message.to_owned()));
+        let needed = accounts.iter().any(|(_, rules)| rules.config.needs_body());
+        if needed {
+            readable(ask, facts)?;
         }
-        if counted && let Some(odd) = facts.amounts().find(|amount| amount.number.is_none()) {
-            let message = format!(
-                "`{}` is no whole number from 0 on, and limits of this caller depend on it: send one",
-                odd.name
-            );
-            return Err(Refusal::because(Kind::BodyInvalid, message));
+        for (id, cap, enforced) in ascending(&accounts, |c| c.max_prompt_tokens, |cap| *cap) {
+            if ask.prompt_tokens > cap {
+                let message = format!(
+                    "{} may send prompts of up to {cap} tokens, and this one has about {}: shorten it",
+                    who(id),
+                    ask.prompt_tokens
+                );
+                let refusal = Refusal::because(Kind::PromptTooLong, message);
+                self.too_large(id, enforced, TooLarge::Refused(refusal))?;
+            }
         }
-        if let Some((id, cap, enforced)) = smallest(|c| c.max_prompt_tokens)
-            && ask.prompt_tokens > cap
-        {
-            let message = format!(
-                "{} may send prompts of up to {cap} tokens, and this one has about {}: shorten it",
-                who(id),
-                ask.prompt_tokens
-            );
-            self.too_large(
-                id,
-                enforced,
-                TooLarge::Refused(Refusal::because(Kind::PromptTooLong, message)),
-                &mut edits,
-            )?;
+        for (id, cap, enforced) in ascending(&accounts, |c| c.max_n, |cap| *cap) {
+            if ask.choices > cap {
+                let message = format!(
+                    "{} may ask for up to {cap} choices, and this request asks for {}: lower n (and best_of)",
+                    who(id),
+                    ask.choices
+                );
+                let refusal = Refusal::because(Kind::TooManyChoices, message);
+                self.too_large(id, enforced, TooLarge::Refused(refusal))?;
+            }
         }
-        if let Some((id, cap, enforced)) = smallest(|c| c.max_n)
-            && ask.choices > cap
-        {
-            let message = format!(
-                "{} may ask for up to {cap} choices, and this request asks for {}: lower n (and best_of)",
-                who(id),
-                ask.choices
-            );
-            self.too_large(
-                id,
-                enforced,
-                TooLarge::Refused(Refusal::because(Kind::TooManyChoices, message)),
-                &mut edits,
-            )?;
+        if !ask.generates {
+            return Ok(Vec::new());
         }
-        let output = accounts
-            .iter()
-            .filter_map(|(id, rules)| {
-                Some((id, rules.config.max_output_tokens?, rules.config.enforce))
-            })
-            .min_by_key(|(_, cap, _)| cap.tokens);
-        if let Some((id, cap, enforced)) = output
-            && ask.generates
-            && let Some(found) = output_over(id, cap, ask, facts)
-        {
-            self.too_large(id, enforced, found, &mut edits)?;
+        for (id, cap, enforced) in ascending(&accounts, |c| c.max_output_tokens, |cap| cap.tokens) {
+            if let Some(found) = output_over(id, cap, ask, facts)
+                && let Some(edits) = self.too_large(id, enforced, found)?
+            {
+                ask.output_tokens = Some(cap.tokens);
+                return Ok(edits);
+            }
         }
-        Ok(edits)
+        Ok(Vec::new())
     }
 
+    /// Counts what was `found` over a cap. What is not enforced stays at that.
     fn too_large(
         &self,
         id: &Id,
         enforced: bool,
         found: TooLarge,
-        edits: &mut Vec<Edit>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Vec<Edit>>, Refusal> {
         self.metrics
             .capped(id.0, matches!(found, TooLarge::Clamped(_)), enforced);
         match found {
-            _ if !enforced => Ok(()),
+            _ if !enforced => Ok(None),
             TooLarge::Refused(refusal) => Err(refusal),
-            TooLarge::Clamped(more) => {
-                edits.extend(more);
-                Ok(())
-            }
+            TooLarge::Clamped(edits) => Ok(Some(edits)),
         }
     }
 }
 
-fn output_over(id: &Id, cap: OutputCap, ask: &Ask, facts: &Facts) -> Option<TooLarge> {
-    let over: Vec<&Amount> = facts
-        .output_limits
+/// The caps of one kind, the smallest first, with whose they are and whether they are enforced: one
+/// that is not must not hide a larger one that is.
+fn ascending<T: Copy>(
+    accounts: &[(Id, Arc<Rules>)],
+    cap: impl Fn(&LimitsConfig) -> Option<T>,
+    size: impl Fn(&T) -> u64,
+) -> Vec<(&Id, T, bool)> {
+    let mut caps: Vec<_> = accounts
         .iter()
-        .filter(|amount| amount.number.is_none_or(|n| n > cap.tokens))
+        .filter_map(|(id, rules)| Some((id, cap(&rules.config)?, rules.config.enforce)))
         .collect();
-    if over.is_empty() && !facts.output_limits.is_empty() {
+    caps.sort_by_key(|(_, cap, _)| size(cap));
+    caps
+}
+
+/// Whether the body says what limits depend on.
+fn readable(ask: &Ask, facts: &Facts) -> Result<(), Refusal> {
+    let no = |message: String| Err(Refusal::because(Kind::BodyInvalid, message));
+    if ask.generates && facts.first_member == 0 {
+        return no(
+            "the body is no JSON object, and limits of this caller depend on it: send one, without \
+             a content-encoding"
+                .to_owned(),
+        );
+    }
+    match facts.amounts().find(|amount| amount.number.is_none()) {
+        Some(odd) => no(format!(
+            "`{}` is no whole number from 0 on, and limits of this caller depend on it: send one",
+            odd.name
+        )),
+        None => Ok(()),
+    }
+}
+
+fn output_over(id: &Id, cap: OutputCap, ask: &Ask, facts: &Facts) -> Option<TooLarge> {
+    let is_over = |amount: &&Amount| amount.number.is_none_or(|n| n > cap.tokens);
+    let said = facts.limits_of(ask.output_members).next().is_some();
+    let over: Vec<&Amount> = facts
+        .limits_of(ask.output_members)
+        .filter(is_over)
+        .collect();
+    if said && over.is_empty() {
         return None;
     }
+    let member = *ask.output_members.first()?;
     Some(match cap.over {
         Over::Refuse => {
             let asks = match over.first() {
@@ -130,22 +139,13 @@ fn output_over(id: &Id, cap: OutputCap, ask: &Ask, facts: &Facts) -> Option<TooL
                 None => "does not say how long its answer may get".to_owned(),
             };
             let message = format!(
-                "{} may ask for answers of up to {} tokens, and this request {asks}: send {} of at most that",
+                "{} may ask for answers of up to {} tokens, and this request {asks}: send {member} of at most that",
                 who(id),
                 cap.tokens,
-                ask.output_member
             );
             TooLarge::Refused(Refusal::because(Kind::AnswerTooLong, message))
         }
-        Over::Clamp if over.is_empty() => TooLarge::Clamped(vec![Edit {
-            place: facts.first_member..facts.first_member,
-            text: format!(
-                "\"{}\":{}{}",
-                ask.output_member,
-                cap.tokens,
-                if facts.empty { "" } else { "," }
-            ),
-        }]),
+        Over::Clamp if !said => TooLarge::Clamped(vec![said_once(member, cap.tokens, facts)]),
         Over::Clamp => TooLarge::Clamped(
             over.iter()
                 .map(|amount| Edit {
@@ -155,6 +155,22 @@ fn output_over(id: &Id, cap: OutputCap, ask: &Ask, facts: &Facts) -> Option<TooL
                 .collect(),
         ),
     })
+}
+
+/// What makes `member` say `tokens` where it says nothing. One that is there as null is replaced:
+/// of a member that stands there twice, engines take the last one.
+fn said_once(member: &str, tokens: u64, facts: &Facts) -> Edit {
+    if let Some((_, place)) = facts.null_limits.iter().find(|(name, _)| *name == member) {
+        return Edit {
+            place: place.clone(),
+            text: tokens.to_string(),
+        };
+    }
+    let comma = if facts.empty { "" } else { "," };
+    Edit {
+        place: facts.first_member..facts.first_member,
+        text: format!("\"{member}\":{tokens}{comma}"),
+    }
 }
 
 fn who((scope, name): &(Scope, String)) -> String {

@@ -6,6 +6,8 @@
 //! keep a gateway from starting. Without a record file budgets begin at zero with each process.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -101,7 +103,10 @@ pub(super) fn save(path: &Path, spent: &Spent) {
         let mut beside = path.to_owned().into_os_string();
         beside.push(".new");
         let text = serde_json::to_vec(spent)?;
-        std::fs::write(&beside, text)?;
+        let mut file = File::create(&beside)?;
+        file.write_all(&text)?;
+        // Else a machine that loses power can come back with the name and none of the content.
+        file.sync_all()?;
         std::fs::rename(&beside, path)
     };
     if let Err(error) = written() {

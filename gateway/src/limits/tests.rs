@@ -6,6 +6,7 @@ use super::*;
 use crate::intake::facts;
 
 const NOW: MonoNs = MonoNs(1_000_000_000_000);
+const CHAT: &[&str] = &["max_tokens", "max_completion_tokens"];
 
 fn limits_of(text: &str) -> Limits {
     let text =
@@ -37,7 +38,7 @@ fn ask() -> Ask {
         output_tokens: Some(400),
         choices: 1,
         generates: true,
-        output_member: "max_tokens",
+        output_members: CHAT,
         retry_count: 0,
         client_timeout_seconds: None,
     }
@@ -251,20 +252,29 @@ fn parallel_requests_get_exactly_the_burst() {
     }
 }
 
-fn fitted(limits: &Limits, body: &str) -> Result<String, String> {
+/// `body` as it fits under `limits`, or the label of its refusal; and what it then asks for.
+fn fit(limits: &Limits, members: &'static [&str], body: &str) -> (Result<String, String>, Ask) {
     let bytes = bytes::Bytes::copy_from_slice(body.as_bytes());
-    let facts = facts::read(&bytes).unwrap();
-    let ask = Ask {
+    let facts = facts::read(&bytes).unwrap_or_default();
+    let mut ask = Ask {
         prompt_tokens: facts.prompt_tokens(),
-        output_tokens: facts.output_tokens(),
+        output_tokens: facts.output_tokens(members),
         choices: facts.choices(),
+        output_members: members,
         ..ask()
     };
-    let edits = limits
-        .fit(&ask, &facts)
-        .map_err(|refusal| refusal.kind().label().to_owned())?;
-    let body = crate::intake::edit::apply(&bytes, edits);
-    Ok(String::from_utf8(body.to_vec()).unwrap())
+    let fitted = match limits.fit(&mut ask, &facts) {
+        Ok(edits) => {
+            let body = crate::intake::edit::apply(&bytes, edits);
+            Ok(String::from_utf8(body.to_vec()).unwrap())
+        }
+        Err(refusal) => Err(refusal.kind().label().to_owned()),
+    };
+    (fitted, ask)
+}
+
+fn fitted(limits: &Limits, body: &str) -> Result<String, String> {
+    fit(limits, CHAT, body).0
 }
 
 #[test]
@@ -281,6 +291,15 @@ fn an_answer_is_clamped_to_its_cap() {
             r#"{"max_tokens":9,"max_completion_tokens":64}"#,
         ),
         (r#"{"a":1}"#, r#"{"max_tokens":64,"a":1}"#),
+        (r#"{"a":1,"max_tokens":null}"#, r#"{"a":1,"max_tokens":64}"#),
+        (
+            r#"{"max_completion_tokens":null}"#,
+            r#"{"max_tokens":64,"max_completion_tokens":null}"#,
+        ),
+        (
+            r#"{"max_output_tokens":5}"#,
+            r#"{"max_tokens":64,"max_output_tokens":5}"#,
+        ),
         (r#" { }"#, r#" {"max_tokens":64 }"#),
     ] {
         assert_eq!(fitted(&limits, body).as_deref(), Ok(expected));
@@ -289,6 +308,68 @@ fn an_answer_is_clamped_to_its_cap() {
         fitted(&limits, r#"{"max_tokens":-1}"#),
         Err("body_invalid".to_owned())
     );
+}
+
+#[test]
+fn each_path_has_its_own_member_for_the_length() {
+    let limits = limits("max_output_tokens: {tokens: 64, over: clamp}", "");
+    let (body, _) = fit(&limits, &["max_tokens"], r#"{"max_completion_tokens":5}"#);
+    let expected = r#"{"max_tokens":64,"max_completion_tokens":5}"#;
+    assert_eq!(body.as_deref(), Ok(expected), "/v1/completions has one");
+    let (body, _) = fit(&limits, &["max_output_tokens"], r#"{"max_tokens":5}"#);
+    let expected = r#"{"max_output_tokens":64,"max_tokens":5}"#;
+    assert_eq!(body.as_deref(), Ok(expected), "/v1/responses another one");
+}
+
+#[test]
+fn a_clamped_request_is_charged_for_what_it_is_clamped_to() {
+    let limits = limits(
+        "tokens_per_min: 1000, max_output_tokens: {tokens: 64, over: clamp}",
+        "",
+    );
+    for (body, tokens) in [
+        (r#"{"max_tokens":1000000000}"#, 64),
+        ("{}", 64),
+        (r#"{"max_tokens":9,"n":2}"#, 18),
+    ] {
+        let (fitted, ask) = fit(&limits, CHAT, body);
+        fitted.unwrap();
+        assert_eq!(ask.tokens(), tokens, "{body}");
+        drop(limits.reserve(&ask, NOW).unwrap());
+    }
+}
+
+#[test]
+fn a_cap_that_is_not_enforced_neither_refuses_nor_hides_one_that_is() {
+    let caps =
+        |n| format!("max_n: {n}, max_prompt_tokens: {n}, max_output_tokens: {{tokens: {n}}}");
+    let dry = format!("{}, enforce: false", caps(1));
+    let alone = limits(&dry, "");
+    for body in [
+        r#"{"n":9,"max_tokens":9}"#,
+        r#"{"max_tokens":-1,"n":"x"}"#,
+        "no object",
+        "{}",
+    ] {
+        assert_eq!(fitted(&alone, body).as_deref(), Ok(body));
+    }
+    let beside = limits(&dry, &caps(4));
+    let no = |kind: &str| Err(kind.to_owned());
+    assert_eq!(fitted(&beside, r#"{"n":5}"#), no("too_many_choices"));
+    let long = r#"{"prompt":"more than sixteen bytes"}"#;
+    assert_eq!(fitted(&beside, long), no("prompt_too_long"));
+    let answer = fitted(&beside, r#"{"max_tokens":9}"#);
+    assert_eq!(answer.as_deref(), Ok(r#"{"max_tokens":4}"#));
+    assert_eq!(
+        fitted(&beside, r#"{"n":3,"max_tokens":3}"#).as_deref(),
+        Ok(r#"{"n":3,"max_tokens":3}"#)
+    );
+}
+
+#[test]
+fn a_prompt_that_cannot_be_read_is_not_within_its_cap() {
+    let limits = limits("max_prompt_tokens: 10", "");
+    assert_eq!(fitted(&limits, "no object"), Err("body_invalid".to_owned()));
 }
 
 #[test]

@@ -219,3 +219,26 @@ async fn a13_a_running_answer_is_finished_when_its_limits_are_reloaded_away() {
     gateway.record().await;
     assert_eq!(gateway.metric("permits_outstanding"), 0.0);
 }
+
+#[tokio::test]
+async fn r22_a_clamped_request_is_sent_and_charged_as_it_was_clamped() {
+    let mut engine = Engine::start(vec![vec![json("{}")]; 2]).await;
+    // Unclamped, neither would ever fit.
+    let limits = "tokens_per_min: 900, max_output_tokens: {tokens: 64, over: clamp}";
+    let gateway = Gateway::start(&engine, &anonymous(limits)).await;
+    let mut client = Client::connect(&gateway).await;
+    for (body, sent) in [
+        (
+            r#"{"model":"m","max_tokens":1000000000}"#,
+            r#"{"model":"m","max_tokens":64}"#,
+        ),
+        (
+            r#"{"model":"m","max_tokens":null}"#,
+            r#"{"model":"m","max_tokens":64}"#,
+        ),
+    ] {
+        client.ask(body, "").await;
+        assert_eq!(engine.request().await.body, sent.as_bytes());
+        assert_eq!(client.answer().await.status, 200);
+    }
+}

@@ -48,6 +48,9 @@ impl<'a> Members<'a> {
             output_limits: OUTPUT_LIMITS
                 .filter_map(|i| amount(WATCHED[i], self.values[i], body))
                 .collect(),
+            null_limits: OUTPUT_LIMITS
+                .filter_map(|i| Some((WATCHED[i], place(null(self.values[i])?, body))))
+                .collect(),
             n: amount("n", n, body),
             best_of: amount("best_of", best_of, body),
             prompt_bytes: PROMPTS
@@ -63,6 +66,11 @@ impl<'a> Members<'a> {
 /// A member that is there and not null.
 fn present(member: Option<&RawValue>) -> Option<&RawValue> {
     member.filter(|raw| raw.get() != "null")
+}
+
+/// A member that is there and null.
+fn null(member: Option<&RawValue>) -> Option<&RawValue> {
+    member.filter(|raw| raw.get() == "null")
 }
 
 /// Where `raw`, which borrows from `body`, lies in it.

@@ -64,10 +64,15 @@ fn r22_odd_numbers_are_neither_unset_nor_overflow() {
 #[test]
 fn the_largest_of_several_limits_counts() {
     let facts = read(br#"{"max_tokens":5,"max_completion_tokens":9,"n":0,"best_of":3}"#).unwrap();
-    assert_eq!(facts.output_tokens(), Some(9));
+    assert_eq!(
+        facts.output_tokens(&["max_tokens", "max_completion_tokens"]),
+        Some(9)
+    );
+    assert_eq!(facts.output_tokens(&["max_tokens"]), Some(5));
+    assert_eq!(facts.output_tokens(&["max_output_tokens"]), None);
     assert_eq!(facts.choices(), 3);
     assert_eq!(read(b"{}").unwrap().choices(), 1);
-    assert_eq!(read(b"{}").unwrap().output_tokens(), None);
+    assert_eq!(read(b"{}").unwrap().output_tokens(&["max_tokens"]), None);
 }
 
 #[test]
