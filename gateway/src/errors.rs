@@ -23,7 +23,7 @@ const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
 /// The official clients take no longer pause for a sane one, and wait by their own rule instead.
-const MAX_PAUSE: Duration = Duration::from_secs(60);
+pub const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Longest part of a client's text that a message repeats, in characters.
 const MAX_QUOTED: usize = 100;

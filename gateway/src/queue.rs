@@ -22,7 +22,7 @@ use inferscope_shared::clock::MonoNs;
 
 use crate::admission::{Ask, Denied};
 use crate::config::{Config, Tenant};
-use crate::errors::{Kind, Refusal};
+use crate::errors::{Kind, MAX_PAUSE, Refusal};
 use crate::metrics::Metrics;
 use crate::routing::Router;
 use fair::{Priority, Waiter};
@@ -170,8 +170,17 @@ fn refusal(pool: &str, why: NoPlace, patience: Duration, pause: Option<Duration>
             Kind::QueueFull,
             format!("pool `{pool}` is overloaded, and repeated requests give way first"),
         ),
+        NoPlace::GaveWay => (
+            Kind::QueueFull,
+            format!(
+                "pool `{pool}` is overloaded, and this request gave way to one of a higher priority, or of a tenant with less in line"
+            ),
+        ),
     };
-    let spread = 1.0 + SPREAD * rand::random::<f64>();
-    let pause = pause.unwrap_or(SHORTLY).mul_f64(spread);
+    // Within what is told at most, or the longest pauses would all be the same one.
+    let pause = pause
+        .unwrap_or(SHORTLY)
+        .min(MAX_PAUSE.div_f64(1.0 + SPREAD));
+    let pause = pause.mul_f64(1.0 + SPREAD * rand::random::<f64>());
     Refusal::because(kind, format!("{what}: try again later")).after(pause)
 }

@@ -14,17 +14,9 @@ use std::time::Duration;
 use inferscope_shared::clock::MonoNs;
 use tokio::sync::oneshot;
 
+pub use super::fair::Bounds;
 use super::fair::{Fair, Ticket, Waiter};
 use super::pace::Pace;
-
-/// How many may wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Requests.
-    pub requests: u64,
-    /// What they may cost together, in tokens.
-    pub tokens: u64,
-}
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +27,10 @@ pub enum NoPlace {
     TooLong,
     /// Its deadline came.
     Expired,
-    /// A request that is no retry took its place in line.
+    /// It is a retry, and gave way to a request that is none.
     Shed,
+    /// It gave way to a higher class, or to a tenant that has less in line.
+    GaveWay,
 }
 
 /// What a waiter hears.
@@ -110,6 +104,9 @@ impl Line {
         let mut state = self.lock();
         state.capacity = capacity;
         self.let_go(&mut state);
+        if state.has_room() {
+            state.pace.idle();
+        }
     }
 
     /// Other bounds; those who wait already stay.
@@ -152,16 +149,14 @@ impl Line {
         {
             return Err(NoPlace::TooLong);
         }
-        while !state.fits(comer.tokens) {
-            let shed = if comer.retry {
-                None
-            } else {
-                state.waiting.shed_retry()
+        let bounds = state.bounds;
+        let out = state.waiting.make_room(&comer, bounds);
+        for waiter in out.ok_or(NoPlace::Full)? {
+            let why = match waiter.retry {
+                true => NoPlace::Shed,
+                false => NoPlace::GaveWay,
             };
-            let Some(shed) = shed else {
-                return Err(NoPlace::Full);
-            };
-            let _ = shed.tell.send(Err(NoPlace::Shed));
+            let _ = waiter.tell.send(Err(why));
         }
         let (tell, word) = oneshot::channel();
         let tenant = comer.tenant.clone();
@@ -200,11 +195,6 @@ impl State {
         self.capacity.is_none_or(|places| self.in_flight < places)
     }
 
-    fn fits(&self, tokens: u64) -> bool {
-        self.waiting.requests() < self.bounds.requests
-            && self.waiting.tokens().saturating_add(tokens) <= self.bounds.tokens
-    }
-
     fn note_full(&mut self, now: MonoNs) {
         if !self.has_room() {
             self.pace.full(now);
@@ -217,9 +207,12 @@ impl Drop for Slot {
         if let Some(line) = self.line.take() {
             let mut state = line.lock();
             state.in_flight = state.in_flight.saturating_sub(1);
-            line.let_go(&mut state);
-            let still_full = !state.has_room();
-            state.pace.freed(MonoNs::now(), still_full);
+            // Where there are fewer places than holders, it was one too many.
+            if state.has_room() {
+                line.let_go(&mut state);
+                let still_full = !state.has_room();
+                state.pace.freed(MonoNs::now(), still_full);
+            }
         }
     }
 }

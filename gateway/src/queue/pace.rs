@@ -36,6 +36,11 @@ impl Pace {
         self.since = still_full.then_some(now);
     }
 
+    /// Places are free, and not because one was given back.
+    pub const fn idle(&mut self) {
+        self.since = None;
+    }
+
     /// How long until `places` have come free; `None` while none ever has.
     #[must_use]
     pub fn time_for(&self, places: u64) -> Option<Duration> {

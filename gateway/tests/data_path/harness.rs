@@ -182,6 +182,18 @@ impl Gateway {
         router.drain("p", name, drained).unwrap();
     }
 
+    /// Requests under limits, with a place, and in line, over all accounts and pools.
+    pub fn held(&self) -> [u64; 3] {
+        let services = self.current.get();
+        let limits = services.admission.limits.in_flight();
+        let lines = services.admission.queue.counts();
+        [
+            limits.iter().map(|(_, _, n)| n).sum(),
+            lines.iter().map(|(_, places, _)| places).sum(),
+            lines.iter().map(|(_, _, waiting)| waiting).sum(),
+        ]
+    }
+
     pub fn drain(&self) {
         self.phase.send(Phase::Draining).unwrap();
     }

@@ -5,6 +5,7 @@
     reason = "a test's helpers fail by panicking"
 )]
 
+mod aborts;
 mod clients;
 mod drains;
 mod edges;

@@ -162,10 +162,9 @@ async fn a_full_queue_sheds_retries_first() {
     assert_eq!(fresh.answer().await.status, 200);
 }
 
-/// Two tenants, `a` with ten times the clients of `b`: what each was served while both waited.
-async fn served(weights: [u32; 2]) -> [usize; 2] {
+/// Keys for tenants `a` and `b`, whose names are the keys.
+fn two_tenants(folder: &tempfile::TempDir) -> String {
     let secret = Secret::new(SECRET.to_owned());
-    let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("secret");
     std::fs::write(&file, SECRET).unwrap();
     let key = |name: &str| {
@@ -175,12 +174,56 @@ async fn served(weights: [u32; 2]) -> [usize; 2] {
             .collect();
         format!("{{id: {name}, tenant: {name}, hash: \"hmac-sha256:{hash}\"}}")
     };
-    let auth = format!(
+    format!(
         "{{mode: keys, secret: \"file:{}\", keys: [{}, {}]}}",
         file.display(),
         key("a"),
         key("b")
-    );
+    )
+}
+
+#[tokio::test]
+async fn a_tenant_that_fills_the_queue_shuts_nobody_out() {
+    let (hold, release) = hold();
+    let mut engine = Engine::start(vec![vec![hold, json("{}")], vec![json("{}")]]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let urls = [format!("http://{}", engine.address)];
+    let auth = two_tenants(&folder);
+    let gateway = Gateway::with(
+        &urls,
+        &auth,
+        "concurrency: 1",
+        "queue: {max_requests: 3}\ntenants: {a: {}, b: {}}",
+    )
+    .await;
+    let ask = async |tenant: &str| {
+        let mut client = Client::connect(&gateway).await;
+        client
+            .ask(ASK, &format!("authorization: Bearer {tenant}\r\n"))
+            .await;
+        client
+    };
+    let mut first = ask("a").await;
+    engine.request().await;
+    let mut heavy = Vec::new();
+    for waiting in 1..=3 {
+        heavy.push(ask("a").await);
+        gateway.until("queue_waiting", f64::from(waiting)).await;
+    }
+    let mut light = ask("b").await;
+    let answer = heavy.pop().unwrap().answer().await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.text().contains("gave way"), "{}", answer.text());
+    release.notify_one();
+    for client in heavy.iter_mut().chain([&mut first, &mut light]) {
+        assert_eq!(client.answer().await.status, 200);
+    }
+}
+
+/// Two tenants, `a` with ten times the clients of `b`: what each was served while both waited.
+async fn served(weights: [u32; 2]) -> [usize; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let auth = two_tenants(&folder);
     let tenants = format!(
         "tenants: {{a: {{weight: {}}}, b: {{weight: {}}}}}",
         weights[0], weights[1]

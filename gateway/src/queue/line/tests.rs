@@ -87,6 +87,37 @@ async fn a_full_line_refuses_and_sheds_retries_first() {
     assert_eq!(line.join(comer("b"), NOW).unwrap_err(), NoPlace::Full);
 }
 
+#[tokio::test]
+async fn a_tenant_that_fills_the_line_gives_way_to_another() {
+    let line = line(1, 3);
+    let held = slot(&line);
+    let mut heavy: Vec<InLine> = (0..3).map(|_| in_line(&line, comer("heavy"))).collect();
+    let mut light = in_line(&line, comer("light"));
+    assert_eq!(heavy[2].wait().await.unwrap_err(), NoPlace::GaveWay);
+    assert_eq!(line.join(comer("heavy"), NOW).unwrap_err(), NoPlace::Full);
+    drop(held);
+    for client in heavy.iter_mut().take(2).chain([&mut light]) {
+        let place = tokio::time::timeout(Duration::from_secs(10), client.wait());
+        drop(place.await.unwrap().unwrap());
+    }
+}
+
+#[test]
+fn places_that_were_added_or_taken_away_say_nothing_of_the_pace() {
+    let line = line(1, 9);
+    let first = slot(&line);
+    line.set_capacity(Some(3));
+    assert_eq!(line.lock().pace, Pace::default());
+    let second = slot(&line);
+    let third = slot(&line);
+    line.set_capacity(Some(1));
+    // Two too many: their ends make no room.
+    drop((first, second));
+    assert_eq!(line.pause(), None);
+    drop(third);
+    assert!(line.pause().is_some());
+}
+
 #[test]
 fn tokens_bound_a_line_too() {
     let line = Line::new(
