@@ -36,6 +36,10 @@ use account::{Account, Exceeded, Left, Rules, Taken};
 pub use account::{Scope, What};
 use budget::Calendar;
 
+/// A request is charged no more than this, or 16 times what was reserved for it: an engine that
+/// counts wrongly must not lock its callers out for years.
+const BELIEVED: u64 = 10_000_000;
+
 /// One account's name.
 type Id = (Scope, String);
 
@@ -238,7 +242,8 @@ impl Reservation {
         let used = if spent.answered {
             let prompt = spent.prompt_tokens.unwrap_or(self.prompt_tokens);
             let output = spent.output_tokens.unwrap_or(spent.output_events);
-            prompt.saturating_add(output)
+            let most = self.taken.tokens.saturating_mul(16).max(BELIEVED);
+            prompt.saturating_add(output).min(most)
         } else {
             0
         };

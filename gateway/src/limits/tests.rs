@@ -135,6 +135,14 @@ fn l09_an_answer_without_usage_is_charged_by_an_estimate_never_nothing() {
 }
 
 #[test]
+fn a_count_beyond_all_sense_is_not_charged_in_full() {
+    let limits = limits("tokens_per_min: 60000000", "");
+    let reservation = limits.reserve(&ask(), NOW).unwrap();
+    reservation.settle(spent(u64::MAX, u64::MAX), NOW);
+    assert_eq!(left(&limits, 1), 50_000_000);
+}
+
+#[test]
 fn a_debt_is_carried_over() {
     let limits = limits("tokens_per_min: 600", "");
     let reservation = limits.reserve(&ask(), NOW).unwrap();
