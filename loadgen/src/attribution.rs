@@ -149,6 +149,8 @@ impl PointBuilder {
 
     /// Takes a row, with its record on a gateway arm. `offset` is the row's place in its file.
     pub fn push(&mut self, row: &RequestRecord, record: Option<&GatewayRecord>, offset: u64) {
+        // Stamps of another boot compare with nothing: such a record is as good as none.
+        let record = record.filter(|_| self.through_gateway);
         let measured = row.phase == Phase::Measure && row.outcome == Outcome::Ok;
         if !measured || (self.through_gateway && record.is_none()) {
             return;

@@ -2,6 +2,7 @@ use inferscope_shared::record::request::Outcome;
 
 use super::*;
 use crate::analysis::synthetic::{Synthetic, broken};
+use crate::attribution::PointAttribution;
 use crate::gates::{Blame, Gate, GateStatus, Status};
 
 fn gate(it: &Synthetic, id: &str) -> Gate {
@@ -79,8 +80,14 @@ fn records_of_another_boot_are_refused_and_not_attributed() {
         (gate.status, gate.blame),
         (GateStatus::Fail, Blame::Environment)
     );
-    let attribution = it.analyze().attribution;
-    assert!(attribution.points.iter().all(|p| p.per_event.is_none()));
+    // The gateway's point is seen from the client alone, as a direct one is.
+    let points = it.analyze().attribution.points;
+    assert!(points.iter().all(|p| p.per_event.is_none()));
+    let ms = |point: &PointAttribution| -> Vec<_> {
+        point.segments.iter().map(|s| (s.ms, s.negative)).collect()
+    };
+    assert_eq!(ms(&points[0]), ms(&points[1]));
+    assert!(points[1].segments.iter().all(|s| s.negative == 0));
 }
 
 #[test]
