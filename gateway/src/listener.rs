@@ -24,6 +24,7 @@ use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v1::server::HttpSession as ClientSession;
 use pingora::proxy::HttpProxy;
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
@@ -135,6 +136,9 @@ pub async fn serve(arrival: Arrival, current: Current, proxy: Arc<HttpProxy<Gate
     };
     // Without it a small event would wait for the acknowledgement of the one before.
     let _ = tcp.set_nodelay(true);
+    if let Err(error) = notice_vanished(&tcp) {
+        tracing::debug!(%error, "a client that vanishes will be noticed late");
+    }
     let track = Arc::new(Track::default());
     let id = tcp.as_raw_fd();
     let watched = Watched::new(&tcp, on_fin);
@@ -175,6 +179,16 @@ pub async fn serve(arrival: Arrival, current: Current, proxy: Arc<HttpProxy<Gate
             None => return,
         }
     }
+}
+
+/// Lets the kernel find out that a client is no more without having said so: its connection fails
+/// after a minute in which it answers no probe, or takes nothing of what was written.
+fn notice_vanished(tcp: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(tcp, true)?;
+    sockopt::set_tcp_keepidle(tcp, Duration::from_secs(30))?;
+    sockopt::set_tcp_keepintvl(tcp, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepcnt(tcp, 3)?;
+    sockopt::set_tcp_user_timeout(tcp, 60_000)
 }
 
 /// Gives a request to pingora's proxy, with the watchdog beside it.
