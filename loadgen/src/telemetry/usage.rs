@@ -178,7 +178,7 @@ fn engine(readings: &Readings, point_id: &str) -> EngineUsage {
 
 /// The samples of a whole point, those right before and after it included.
 fn within<T>(samples: &[T], t: impl Fn(&T) -> MonoNs, whole: Span) -> &[T] {
-    let Some((start, end)) = whole else {
+    let Some((start, end)) = whole.filter(|(start, end)| start <= end) else {
         return &[];
     };
     let from = samples.partition_point(|s| t(s) < start);
