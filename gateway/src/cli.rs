@@ -127,6 +127,13 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
                     "warning: {lines} lines are no records and in no sum"
                 );
             }
+            if table.dropped > 0 {
+                let lost = table.dropped;
+                let _ = writeln!(
+                    io::stderr(),
+                    "warning: {lost} records were dropped when they were to be written, and are in no sum"
+                );
+            }
             print(&table.write(&export.by, export.format))
         }
         Command::Keys(KeysCommand::New { tenant, id, secret }) => {

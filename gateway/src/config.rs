@@ -177,6 +177,11 @@ impl Config {
             .unwrap_or_default();
         let metrics = map.read("metrics", problems, listen::metrics);
         let admin = map.read("admin", problems, listen::admin);
+        let inner = [
+            ("metrics", metrics),
+            ("admin", admin.as_ref().map(|a| a.addr)),
+        ];
+        listen::apart(root, &listen, inner, problems);
         let pools = map
             .need(
                 "pools",

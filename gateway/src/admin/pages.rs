@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Response, StatusCode};
 use inferscope_shared::clock::MonoNs;
 use pingora::apps::http_app::ServeHttp;
@@ -220,7 +220,13 @@ impl ServeHttp for AdminPort {
     async fn response(&self, session: &mut ServerSession) -> Answer {
         let request = session.req_header();
         let (path, query) = (request.uri.path(), request.uri.query());
-        let page = match self.refuse_caller(&request.headers) {
+        // A page in a browser on this host must not be able to drain an engine.
+        let from_a_page = request.headers.contains_key(ORIGIN);
+        let refusal = match from_a_page && request.method == Method::POST {
+            true => Some(answer(StatusCode::FORBIDDEN, TEXT, "not from a web page\n")),
+            false => self.refuse_caller(&request.headers),
+        };
+        let page = match refusal {
             Some(refusal) => refusal,
             None => self.page(&request.method, path, query).await,
         };

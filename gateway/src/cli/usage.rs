@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use inferscope_shared::record::gateway::{GatewayRecord, Outcome};
+use inferscope_shared::record::gateway::{GatewayRecord, HeaderLine, Outcome};
 use serde::Serialize;
 
 use crate::records::file::rotated;
@@ -63,6 +63,8 @@ pub(super) struct Table {
     rows: BTreeMap<Vec<String>, Sums>,
     /// Lines that are no records.
     pub(super) unreadable: u64,
+    /// Records that the files say were dropped before they could be written.
+    pub(super) dropped: u64,
 }
 
 /// Days to look at, in UTC, both included.
@@ -121,7 +123,12 @@ impl Table {
             }
             // A file begins with a header.
             let header = std::mem::take(&mut first) && line.starts_with(b"{\"header\"");
-            if header || line.trim_ascii().is_empty() {
+            if header {
+                let header = serde_json::from_slice::<HeaderLine>(&line);
+                self.dropped += header.map_or(0, |line| line.header.dropped);
+                continue;
+            }
+            if line.trim_ascii().is_empty() {
                 continue;
             }
             match serde_json::from_slice::<GatewayRecord>(&line) {
@@ -258,6 +265,11 @@ mod tests {
             packed,
         )
         .unwrap();
+        // A process that was killed before it removed the plain one leaves both.
+        let plain = folder
+            .path()
+            .join("records.jsonl.20261130T235959.000000000Z");
+        std::fs::write(plain, &old).unwrap();
         let new = [
             record("a", "2026-12-01"),
             record("a", "2026-12-01"),

@@ -67,6 +67,43 @@ pub(super) fn listen(node: &Node, problems: &mut Problems) -> Vec<Listen> {
     ports
 }
 
+/// No two ports may be one: a wildcard address is every address of its port.
+pub(super) fn apart(
+    root: &Node,
+    data: &[Listen],
+    inner: [(&'static str, Option<SocketAddr>); 2],
+    problems: &mut Problems,
+) {
+    let same = |a: SocketAddr, b: SocketAddr| {
+        let wild = a.ip().is_unspecified() || b.ip().is_unspecified();
+        a.port() != 0 && a.port() == b.port() && (wild || a.ip() == b.ip())
+    };
+    let ports: Vec<(&str, SocketAddr)> = data
+        .iter()
+        .map(|port| ("listen", port.addr))
+        .chain(
+            inner
+                .into_iter()
+                .filter_map(|(name, addr)| Some((name, addr?))),
+        )
+        .collect();
+    for (i, (name, addr)) in ports.iter().enumerate() {
+        let earlier = ports[..i].iter().find(|(_, other)| same(*addr, *other));
+        // Two data ports are complained of where they stand.
+        if let Some((other, _)) =
+            earlier.filter(|(other, _)| (*other, *name) != ("listen", "listen"))
+        {
+            root.complain(
+                problems,
+                format!(
+                    "{name} and {other} would share port {}: give each its own",
+                    addr.port()
+                ),
+            );
+        }
+    }
+}
+
 pub(super) fn metrics(node: &Node, problems: &mut Problems) -> Option<SocketAddr> {
     let mut map = node.map(problems)?;
     let addr = map

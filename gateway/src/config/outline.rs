@@ -76,10 +76,11 @@ impl Change {
     /// Whether it comes into force only when the process starts.
     #[must_use]
     pub fn needs_restart(&self) -> bool {
-        READ_AT_START.iter().any(|section| {
-            let rest = self.path.strip_prefix(section);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        })
+        self.path != "records.file.on_full"
+            && READ_AT_START.iter().any(|section| {
+                let rest = self.path.strip_prefix(section);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            })
     }
 }
 

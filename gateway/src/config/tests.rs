@@ -118,6 +118,23 @@ fn several_pools_need_models_and_names_must_exist() {
 }
 
 #[test]
+fn one_port_is_for_one_thing() {
+    let shared = format!("{SMALLEST}admin: {{addr: '127.0.0.1:8080'}}\n");
+    let shared = faults(&shared.replace("127.0.0.1:0", "127.0.0.1:8080"));
+    assert!(
+        shared.contains("admin and listen would share port 8080"),
+        "{shared}"
+    );
+    let wild = faults(&format!(
+        "{SMALLEST}metrics: {{addr: '0.0.0.0:9999'}}\nadmin: {{addr: '127.0.0.1:9999'}}\n"
+    ));
+    assert!(
+        wild.contains("admin and metrics would share port 9999"),
+        "{wild}"
+    );
+}
+
+#[test]
 fn an_endpoint_is_host_port_and_a_plain_base_path() {
     let parse = |url: &str| Endpoint::parse(url).map(|e| (e.host, e.port, e.base_path));
     assert_eq!(

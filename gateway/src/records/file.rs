@@ -22,6 +22,8 @@ use crate::config::RecordsFile;
 
 /// How often the path is compared with the open file.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often files older than `keep_for` are looked for, beside each rotation.
+const SWEEP: Duration = Duration::from_secs(600);
 /// How often a lasting failure is logged.
 const COMPLAIN: Duration = Duration::from_secs(60);
 /// zstd's own default.
@@ -41,6 +43,8 @@ pub(super) struct RecordFile {
     /// Since when this one is written.
     since: Instant,
     looked: Instant,
+    /// When old files were last looked for.
+    swept: Instant,
     complained: Option<Instant>,
 }
 
@@ -70,6 +74,7 @@ impl RecordFile {
             length: 0,
             since: Instant::now(),
             looked: Instant::now(),
+            swept: Instant::now(),
             complained: None,
         })
     }
@@ -131,6 +136,10 @@ impl RecordFile {
             return Ok(());
         }
         self.looked = Instant::now();
+        if self.settings.keep_for.is_some() && self.swept.elapsed() >= SWEEP {
+            self.swept = Instant::now();
+            remove_oldest(&self.settings);
+        }
         let ours = self.file.metadata()?;
         match fs::metadata(&self.settings.path) {
             Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
@@ -180,13 +189,17 @@ fn rotate(settings: &RecordsFile) -> io::Result<()> {
 
 fn compress(path: &Path) -> io::Result<()> {
     let target = with_suffix(path, ".zst");
+    // Not under its name until it is whole: a process may be killed in the middle.
+    let half = with_suffix(path, ".half");
     let mut from = File::open(path)?;
-    let to = File::create(&target)?;
-    let compressed = zstd::stream::copy_encode(&mut from, &to, LEVEL).and_then(|()| to.sync_all());
+    let to = File::create(&half)?;
+    let compressed = zstd::stream::copy_encode(&mut from, &to, LEVEL)
+        .and_then(|()| to.sync_all())
+        .and_then(|()| fs::rename(&half, &target));
     match compressed {
         Ok(()) => fs::remove_file(path),
         Err(error) => {
-            fs::remove_file(&target)?;
+            let _ = fs::remove_file(&half);
             Err(error)
         }
     }
@@ -242,6 +255,13 @@ pub fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
             found.push(entry.path());
         }
     }
+    // Where a process was killed between the two, a file is there plain and packed: once is enough.
+    let packed: Vec<PathBuf> = found
+        .iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "zst"))
+        .map(|path| path.with_extension(""))
+        .collect();
+    found.retain(|path| !packed.contains(path));
     Ok(found)
 }
 
