@@ -179,7 +179,7 @@ async fn admit(
     match name {
         Some(name) => principal.may_use(name)?,
         // The engine would choose a model by itself, past the table and the caller's list.
-        None if !config.models.is_empty() && !exchange.body.is_empty() => {
+        None if !config.models.is_empty() && session.req_header().method == Method::POST => {
             return Err(Refusal::model_required().into());
         }
         None => {}

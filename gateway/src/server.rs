@@ -291,19 +291,11 @@ async fn save_budgets(current: Current) {
     }
 }
 
-/// Descriptors that the process needs beside those of connections.
-const SPARE_DESCRIPTORS: u64 = 256;
-
-/// Descriptors of one client that is being served: its socket, that once more, and its engine's.
-const PER_CONNECTION: u64 = 3;
-
 /// Says so when the configuration promises more connections than there are descriptors for.
 fn compare_descriptors(config: &Config) {
     let have = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let most = config.connections.max;
-    let need = most
-        .saturating_mul(PER_CONNECTION)
-        .saturating_add(SPARE_DESCRIPTORS);
+    let need = config.connections.descriptors();
     if have < need {
         tracing::warn!(
             have,

@@ -143,3 +143,17 @@ async fn a_query_too_long_to_follow_a_base_path_is_refused() {
         "{head}"
     );
 }
+
+#[tokio::test]
+async fn a_post_that_names_no_model_reaches_no_engine_where_models_are_listed() {
+    let mut engine = Engine::start(vec![vec![json("{}")]]).await;
+    let gateway = Gateway::start(&engine, "models: {m: {pool: p}}").await;
+    let mut client = Client::connect(&gateway).await;
+    for body in ["", "{}", "{\"model\":null}"] {
+        client.ask(body, "").await;
+        let answer = client.answer().await;
+        assert_eq!(answer.status, 400, "{body}");
+        assert!(answer.text().contains("missing_model"), "{}", answer.text());
+    }
+    assert!(engine.events.try_recv().is_err());
+}

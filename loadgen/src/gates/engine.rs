@@ -138,6 +138,14 @@ pub(super) fn success_rate(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
                  the point by load.requests, raise timeouts.drain or timeouts.point, or lower \
                  the load",
             )
+    } else if most(&OF_A_LIMIT) {
+        Finding::new(GateStatus::Fail, evidence)
+            .blaming(Blame::Workload)
+            .remedied_by(
+                "most of them met a limit on the way (429): the key, tenant or pool may not send \
+                 so much. The answers' messages say which limit (error_message in \
+                 requests.jsonl): raise it, use another key, or lower the load",
+            )
     } else {
         Finding::new(GateStatus::Fail, evidence)
     };
@@ -146,6 +154,9 @@ pub(super) fn success_rate(facts: &Facts<'_>, point: &PointMeasure) -> Finding {
 
 /// Requests that the client itself did not send or could not connect, for want of room.
 const OWN_LIMITS: [&str; 4] = ["max_in_flight", "client_limit", "client_panic", BACKLOG];
+
+/// Requests that were more than their sender may send.
+const OF_A_LIMIT: [&str; 1] = ["http_429"];
 
 /// Requests that the run's own time limits cut, or kept from being sent.
 const OWN_TIME: [&str; 3] = ["run_end", "point_timeout", "duration"];

@@ -410,6 +410,7 @@ fn failures_of_the_clients_or_the_runs_own_making_do_not_point_at_the_engine() {
         ("writer_backlog", Blame::Client),
         ("run_end", Blame::Workload),
         ("point_timeout", Blame::Workload),
+        ("http_429", Blame::Workload),
         ("http_503", Blame::Engine),
     ] {
         let mut it = Synthetic::new(20);

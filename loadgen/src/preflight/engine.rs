@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use http::Method;
 use procfs::process::Process;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{LIMIT, secrets};
 use crate::artifacts::manifest::ManifestEngine;
@@ -51,7 +51,9 @@ pub async fn identify(config: &Resolved, asked: &Asked<'_>) -> ManifestEngine {
         .to_owned();
     let stated = version.as_ref().and_then(|v| v["engine"].as_str());
     let name = stated.map_or_else(|| owner.clone(), str::to_owned);
-    let found = if name.contains("fake") {
+    let found = if name.contains("fake")
+        || (owner != "vllm" && asked.is_fake_behind(&config.request.model).await)
+    {
         EngineKind::Fake
     } else if owner == "vllm" {
         EngineKind::Vllm
@@ -90,6 +92,23 @@ pub async fn identify(config: &Resolved, asked: &Asked<'_>) -> ManifestEngine {
 }
 
 impl Asked<'_> {
+    /// Whether what answers behind a gateway, which lists models under its own name, is the fake
+    /// engine: its numbers are no performance, whoever passes them on. Its answers say so.
+    async fn is_fake_behind(&self, model: &str) -> bool {
+        let path = self.target.path("/tokenize");
+        let body = json!({"model": model, "prompt": "x"});
+        let answer = simple::ask(
+            self.target,
+            Method::POST,
+            &path,
+            self.key,
+            Some(&body),
+            LIMIT,
+        );
+        let server = answer.await.ok().and_then(|answer| answer.server);
+        server.is_some_and(|server| server.contains("fake-engine"))
+    }
+
     async fn text(&self, path: &str) -> Option<String> {
         let full = self.target.path(path);
         let answer = simple::ask(self.target, Method::GET, &full, self.key, None, LIMIT);
